@@ -355,6 +355,9 @@ def _not_found(setting: str, names: Sequence[str], where: str) -> tuple[RunWarni
 
 RESCUED = "_rescued_data"
 GDDL = "_gddl"
+ROW_ID, ROW_VERSION = f"{GDDL}__row_id", f"{GDDL}__row_version"
+"""Columns of rows that are read to be written again, of a table with row ids: the id, and the version of the last
+change. Rows that a commit adds have neither, and changed ones no version."""
 EVENT_FIELDS = (("source_type", "string"), ("region", "string"), ("columns", "array<string>"))
 """Fields of `_gddl`, with their SQL types, that only the change table has: facts of an event that decide nothing."""
 _STRING = ScalarType("string")

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.plan.planned_batch import GenerationFloor
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import GDDL, ROW_ID, TableSchema
 from spark_jobs.rules.arrays import arrow_type, by_name, changes, codes, flat, ranks, sortable, table_codes
 from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
@@ -254,6 +255,21 @@ def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tup
     mine, theirs = table_codes((derived, stored), names)
     missing = ~np.isin(mine, theirs)
     return derived.filter(pa.array(missing)), np.flatnonzero(~np.isin(theirs, mine))
+
+
+def with_row_ids(missing: pa.Table, removed: pa.Table, schema: TableSchema) -> pa.Table:
+    """Versions that the history lacks, with the row id of the stored one that they come instead of.
+
+    A version that ends is the same row with other bounds.
+
+    Args:
+        removed: stored versions that are none any more; without `ROW_ID`: the table has no row ids.
+    """
+    if ROW_ID not in removed.column_names:
+        return missing
+    new, old = table_codes((missing, by_name(removed, missing.schema)), (*schema.keys, *IDENTITY))
+    at = pc.index_in(pa.array(new), value_set=pa.array(old))
+    return missing.append_column(ROW_ID, removed.column(ROW_ID).take(at))
 
 
 def actions(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Table:

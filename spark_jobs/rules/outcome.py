@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.table_schema import GDDL, RESCUED, ROW_VERSION, TableSchema
 from spark_jobs.rules import errors_table
 from spark_jobs.rules.arrays import (
     by_name,
@@ -496,8 +496,23 @@ def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schem
     updates = outcome.filter(chosen)
     if not updates.num_rows:
         return remaining
-    before = rows.take(pa.array(at[np.asarray(chosen)]))
-    return pa.concat_tables([remaining, by_name(updates, schema, before.column)])
+    before = pa.array(at[np.asarray(chosen)])
+    return pa.concat_tables([remaining, by_name(updates, schema, kept_of(rows, before))])
+
+
+def kept_of(stored: pa.Table, at: pa.Array) -> Callable[[str], pa.ChunkedArray]:
+    """Columns that only the table has keep their value in changed rows, but for `ROW_VERSION`.
+
+    Args:
+        at: number in `stored` of the row that each one changes; null: it is new.
+    """
+
+    def values(name: str) -> pa.ChunkedArray:
+        if name == ROW_VERSION:
+            return pa.chunked_array([pa.nulls(len(at), stored.schema.field(name).type)])
+        return stored.column(name).take(at)
+
+    return values
 
 
 def _acting(decided: pa.Table, counted: np.ndarray) -> pa.Table:

@@ -96,10 +96,10 @@ class BaselineWriter:
         if GDDL not in snapshot.schema.types:
             return
         files = self._with_gddl(snapshot)
-        columns = [name for name in snapshot.schema.names if name != GDDL]
+        columns = [name for name in snapshot.whole_rows.names if name != GDDL]
         schema = replace(snapshot.schema, columns=tuple(c for c in snapshot.schema.columns if c.name != GDDL))
         target = tables.target_of_files(path, schema)
-        source = replace(Source.of(snapshot, without_places, columns), files=tuple(files))
+        source = replace(Source.of(snapshot, without_places, columns, to_write=True), files=tuple(files))
         reports = by_file(tables, {_ROWS: source}, _Output(Output(target=target, now=tables.moment, keys=None)))
         tables.withdraw(path, schema, files, written(map(json.loads, reports))[0])
 

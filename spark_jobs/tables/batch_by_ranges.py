@@ -415,7 +415,7 @@ class _Merging:
     def _replica(self) -> Source:
         snapshot = self.context.tables.existing(self.context.layout.replica)
         columns = needed_of_replica(snapshot, self.context.table_schema, partial=self.partial)
-        return Source.of(snapshot, lambda rows: rows, columns)
+        return Source.of(snapshot, lambda rows: rows, columns, to_write=True)
 
     def _tombstones(self) -> Output | None:
         context, path = self.context, self.context.layout.tombstones

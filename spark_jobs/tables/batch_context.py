@@ -88,7 +88,7 @@ class BatchContext:
         Args:
             outcome: the table's columns, with `ACTION` and `AT`: see `outcome.decide`.
         """
-        schema = snapshot.schema.arrow
+        schema = snapshot.whole_rows
         if matches.whole is None:
             rows, touched = (
                 matches.written(outcome, schema),

@@ -331,7 +331,7 @@ def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: 
     if partial or refolds(schema) or snapshot.feeds_changes:
         return None
     needed, written = {*schema.keys, GDDL, *schema.forcing}, {*schema.columns, GDDL}
-    return [name for name in snapshot.schema.names if name in needed or name not in written]
+    return [name for name in snapshot.whole_rows.names if name in needed or name not in written]
 
 
 @dataclass(frozen=True, kw_only=True)

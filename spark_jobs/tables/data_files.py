@@ -24,14 +24,15 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.plan.table_schema import GDDL, ROW_ID, ROW_VERSION
 from spark_jobs.rules.arrays import DeltaSchema, ascending, by_name, flat, has_nan
 from spark_jobs.rules.baseline_rows import completed
 from spark_jobs.rules.delta_values import folder, row_changes, split, with_values
 from spark_jobs.rules.texts import outside_years
-from spark_jobs.tables import delta_log
+from spark_jobs.tables import delta_log, row_ids
 from spark_jobs.tables.deletion_vectors import rows_of, written
 from spark_jobs.tables.delta_log import Action, is_on
+from spark_jobs.tables.row_ids import RowIdColumns
 from spark_jobs.tables.snapshots import DataFile
 from spark_jobs.tables.table_definition import WITH_VECTORS, ColumnPath, TableDefinition, indexed_columns
 
@@ -228,11 +229,21 @@ def read_file(storage: Storage, table: str, file: DataFile, schema: pa.Schema) -
     return rows
 
 
-def of_file(rows: pa.Table, file: DataFile, schema: pa.Schema) -> pa.Table:
+def of_file(rows: pa.Table, numbers: np.ndarray, file: DataFile, schema: pa.Schema) -> pa.Table:
     """Rows of a data file in the columns and types of a schema; those of partitions have their value in the log.
 
-    So has `_gddl` of rows that were there before the first batch.
+    So has `_gddl` of rows that were there before the first batch, and the id of rows that have none in the file.
+
+    Args:
+        numbers: of the rows in the file.
     """
+    if file.row_ids is not None and {ROW_ID, ROW_VERSION} & set(schema.names):
+        rows = _of_file(file.row_ids.read(rows), file, schema)
+        return row_ids.completed(rows, file.add or {}, numbers)
+    return _of_file(rows, file, schema)
+
+
+def _of_file(rows: pa.Table, file: DataFile, schema: pa.Schema) -> pa.Table:
     needed = _needed(file, schema)
     stored = pa.schema([field for field in needed if field.name not in file.values])
     rows = by_name(rows, stored)
@@ -252,10 +263,19 @@ def _needed(file: DataFile, schema: pa.Schema) -> pa.Schema:
 def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, schema: pa.Schema) -> pa.Table:
     """Rows of some row groups of a file of `opened` in the columns and types of a schema."""
     names = _stored_names(source, file, schema)
-    parts = [source.read_row_group(group, names, use_threads=False) for group in groups]
+    parts = [
+        of_file(source.read_row_group(group, names, use_threads=False), numbers_of(source, group), file, schema)
+        for group in groups
+    ]
     if len(parts) == 1:  # its arrays are not copied when they are needed as one
-        return of_file(parts[0], file, schema)
-    return pa.concat_tables([schema.empty_table(), *(of_file(rows, file, schema) for rows in parts)])
+        return parts[0]
+    return pa.concat_tables([schema.empty_table(), *parts])
+
+
+def numbers_of(source: pq.ParquetFile, group: int) -> np.ndarray:
+    """Numbers in the file of the rows of a row group."""
+    *before, count = (source.metadata.row_group(number).num_rows for number in range(group + 1))
+    return np.arange(sum(before), sum(before) + count)
 
 
 def read_rows(
@@ -268,14 +288,15 @@ def read_rows(
     Args:
         ties: false: the position of rows without a sequence may be null.
     """
-    names = _stored_names(source, file, schema)
+    names, numbers = _stored_names(source, file, schema), numbers_of(source, group)[at]
     if not names:
-        return of_file(pa.table({"": pa.nulls(len(at))}), file, schema)
+        return of_file(pa.table({"": pa.nulls(len(at))}), numbers, file, schema)
     if any("_view" in str(field.type) for field in source.schema_arrow):  # Arrow takes no rows of such types
         return read_groups(source, [group], file, schema).take(pa.array(at))
     known = _stated(source, group) if GDDL in names else {}
     if not known:
-        return of_file(source.read_row_group(group, names, use_threads=False).take(pa.array(at)), file, schema)
+        rows = source.read_row_group(group, names, use_threads=False).take(pa.array(at))
+        return of_file(rows, numbers, file, schema)
     fields = {field.name: field.type for field in source.schema_arrow.field(GDDL).type}
     if not ties and known.get("sequence") is None and ("sequence" in known or "sequence" not in fields):
         known["position"] = None
@@ -288,12 +309,13 @@ def read_rows(
         parts[name] = pa.repeat(pa.scalar(value, kind), len(at))
     gddl = pa.StructArray.from_arrays(list(parts.values()), names=list(parts))
     others = {name: rows.column(name) for name in rows.column_names if name != GDDL}
-    return of_file(pa.table({**others, GDDL: gddl}), file, schema)
+    return of_file(pa.table({**others, GDDL: gddl}), numbers, file, schema)
 
 
 def _stored_names(source: pq.ParquetFile, file: DataFile, schema: pa.Schema) -> list[str]:
     there = {*source.schema_arrow.names} - {*file.values}
-    return [name for name in _needed(file, schema).names if name in there]
+    in_files = {} if file.row_ids is None else file.row_ids.in_files
+    return [name for name in (in_files.get(name, name) for name in _needed(file, schema).names) if name in there]
 
 
 def _stated(source: pq.ParquetFile, group: int) -> dict[str, Any]:
@@ -393,6 +415,7 @@ class Target:
         cluster_by: columns that the rows of each file are ordered by.
         indexed: columns whose statistics the commit has.
         packed: whether rising whole numbers are stored as differences, see `_rising`.
+        row_ids: columns of row ids; None: there are none, or all rows are new. The schema has them.
     """
 
     path: str
@@ -401,6 +424,7 @@ class Target:
     cluster_by: tuple[str, ...] = ()
     indexed: tuple[ColumnPath, ...] = ()
     packed: bool = False
+    row_ids: RowIdColumns | None = None
 
     @classmethod
     def of(cls, definition: TableDefinition) -> Target:
@@ -508,7 +532,7 @@ class FileWriter:
         removed. `deltalake` 1.6 searches change data files by escaped names, so partitions with special characters
         always get change data files.
         """
-        differing = row_changes(before, after, keys)
+        differing = row_changes(_without_row_ids(before), _without_row_ids(after), keys)
         parts = list(split(differing, self.target.partition_by)) if differing.num_rows else []
         escaped = not all(_PLAIN.fullmatch(folder(partition)) for partition, _ in parts)
         made: list[Action] = []
@@ -555,6 +579,7 @@ class FileWriter:
 
     def _write(self, below: str, rows: pa.Table) -> tuple[str, int]:
         """The new file's path as written in the log, and its size in bytes."""
+        rows = rows if self.target.row_ids is None or below == _CHANGE_DATA else self.target.row_ids.written(rows)
         name = f"{below}{_new_name()}"
         target = join(self.target.path, name)
         if "://" in target:
@@ -631,6 +656,10 @@ class Restated:
 
     def file_of(self, file: DataFile) -> str:
         return join(self.table, file.path)
+
+
+def _without_row_ids(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([name for name in (ROW_ID, ROW_VERSION) if name in rows.column_names])
 
 
 def _copy(storage: Storage, path: str, target: str) -> None:

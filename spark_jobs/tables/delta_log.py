@@ -12,7 +12,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
@@ -30,7 +30,9 @@ from airflow_gddl.stores.scratch import scratch
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.rules.arrays import DeltaSchema
 from spark_jobs.rules.delta_values import PartitionText
+from spark_jobs.tables import row_ids
 from spark_jobs.tables.replayed_log import COMMIT, POINTER, ReplayedLog, commit_path, copy_log, pointed_version
+from spark_jobs.tables.row_ids import ROW_TRACKING, RowIdColumns
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
 Action = Mapping[str, Any]
@@ -38,6 +40,7 @@ _ESCAPED = re.compile(r"""[\x00-\x20\x7f"#%<>?\\^`{|}\[\]]""")
 CDF = "delta.enableChangeDataFeed"
 _CLUSTERING = "delta.clustering"
 _CDF_FEATURE, _CDF_WRITER, _FEATURES_WRITER = "changeDataFeed", 4, 7
+_MAPPING, _MAPPING_READER, _FEATURES_READER = "columnMapping", 2, 3
 
 
 def commit(storage: Storage, path: str, version: int, actions: Iterable[Action]) -> bytes:
@@ -72,6 +75,7 @@ def creation(definition: TableDefinition, now: int, *, liquid: bool) -> list[Act
     """
     schema, clusters = DeltaSchema(definition.columns), definition.cluster_by if liquid else ()
     properties = {**definition.created_with, **({} if liquid else definition.ordering)}
+    properties |= row_ids.new_properties() if is_on(properties, ROW_TRACKING) else {}
     metadata = {
         "id": str(uuid4()), "format": {"provider": "parquet", "options": {}}, "schemaString": schema.to_json(),
         "partitionColumns": list(definition.partition_by), "configuration": properties, "createdTime": now,
@@ -88,7 +92,9 @@ def _protocol(definition: TableDefinition, properties: Mapping[str, str], *, clu
     scalars = {str(part) for column in definition.columns for part in parts(column.type)}
     read = ["timestampNtz"] if "timestamp_ntz" in scalars else []
     read += ["deletionVectors"] if is_on(properties, WITH_VECTORS) else []
-    write = ["domainMetadata", "clustering"] if clustered else []
+    write = ["domainMetadata"] if clustered or is_on(properties, ROW_TRACKING) else []
+    write += ["clustering"] if clustered else []
+    write += ["rowTracking"] if is_on(properties, ROW_TRACKING) else []
     feed = [_CDF_FEATURE] if is_on(properties, CDF) else []
     if not read and not write:
         return {"protocol": {"minReaderVersion": 1, "minWriterVersion": _CDF_WRITER if feed else 2}}
@@ -169,6 +175,48 @@ def commented(schema: str, comments: Mapping[str, str]) -> str:
         if column["name"] in comments:
             column["metadata"] = {**(column.get("metadata") or {}), "comment": comments[column["name"]]}
     return json.dumps(changed)
+
+
+def setting(log: ReplayedLog, changed: Mapping[str, str]) -> list[Action]:
+    """Actions that set properties, with what they ask of the protocol and of the files."""
+    begins = is_on(changed, ROW_TRACKING) and not RowIdColumns.of({**log.properties, **changed})
+    if not begins:
+        return [*change_feed_protocol(log, changed), metadata(log, changed=changed)]
+    protocol = _with_writer_features(
+        log.protocol, (*row_ids.FEATURES, *([_CDF_FEATURE] if is_on(changed, CDF) else []))
+    )
+    named = metadata(log, changed={**changed, **row_ids.new_properties()})
+    with_ids = replace(log, protocol=protocol)
+    files = [{"add": {**add, "dataChange": False}} for add in log.files.values()]
+    return [{"protocol": protocol}, named, *row_ids.assigned(with_ids, files)]
+
+
+def with_row_ids(log: ReplayedLog, actions: Sequence[Action]) -> Sequence[Action]:
+    """Actions of the commit after a version, with the ids of the rows that it adds, if the table has row ids."""
+    return row_ids.assigned(log, actions) if row_ids.are_assigned(log) else actions
+
+
+_IMPLIED = {
+    2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: (_CDF_FEATURE, "generatedColumns"),
+    5: (_MAPPING,), 6: ("identityColumns",),
+}  # fmt: skip
+"""By version of the protocol: features that it implies of writers, with those of the versions before."""
+
+
+def with_features(protocol: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A protocol that names further features of readers, which are features of writers, too."""
+    has = protocol.get("readerFeatures") or ([_MAPPING] if protocol["minReaderVersion"] == _MAPPING_READER else [])
+    readers = {"minReaderVersion": _FEATURES_READER, "readerFeatures": list(dict.fromkeys([*has, *names]))}
+    return {**_with_writer_features(protocol, names), **readers}
+
+
+def _with_writer_features(protocol: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A protocol that names further features of writers."""
+    writer = protocol["minWriterVersion"]
+    implied = [name for version, features in _IMPLIED.items() if version <= writer for name in features]
+    has = protocol.get("writerFeatures") if writer >= _FEATURES_WRITER else implied
+    features = list(dict.fromkeys([*(has or ()), *names]))
+    return {**protocol, "minWriterVersion": _FEATURES_WRITER, "writerFeatures": features}
 
 
 def change_feed_protocol(log: ReplayedLog, changed: Mapping[str, str]) -> list[Action]:

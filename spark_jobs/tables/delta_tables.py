@@ -260,13 +260,14 @@ class Tables:
     def read(self, path: str, keep: Callable[[DataFile], bool] | None = None) -> pa.Table:
         """All rows, or those of some files."""
         snapshot = self.existing(path)
-        return self.read_files(snapshot, [f for f in snapshot.files if keep is None or keep(f)])
+        files = [f for f in snapshot.files if keep is None or keep(f)]
+        return self.read_files(snapshot, files, snapshot.schema.names)
 
     def each_file(self, path: str, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Rows of each file of a table: those of one are in memory at a time."""
         snapshot = self.existing(path)
         for file in snapshot.files:
-            yield self.read_files(snapshot, [file], columns)
+            yield self.read_files(snapshot, [file], columns or snapshot.schema.names)
 
     def read_files(
         self, snapshot: TableSnapshot, files: Sequence[DataFile], columns: Sequence[str] | None = None
@@ -274,9 +275,9 @@ class Tables:
         """Rows of files, one after the other, in the table's types.
 
         Args:
-            columns: only these; None: all.
+            columns: only these; None: all of `TableSnapshot.whole_rows`.
         """
-        schema = snapshot.schema.arrow
+        schema = snapshot.whole_rows
         if columns is not None:
             schema = pa.schema([schema.field(name) for name in columns])
         parts = [read_file(self.storage, snapshot.path, f, schema) for f in files]
@@ -361,7 +362,8 @@ class Tables:
         head: list[Action] = [delta_log.info(now, "WRITE", OURS, {})]
         head.append({"metaData": {**log.metadata, "schemaString": schema.to_json(), "configuration": kept}})
         head += [files.removal(file, data_change=False) for file in removed]
-        delta_log.commit(self.storage, path, log.version + 1, [*head, *made.actions(data_change=False)])
+        actions = delta_log.with_row_ids(log, [*head, *made.actions(data_change=False)])
+        delta_log.commit(self.storage, path, log.version + 1, actions)
         self.forget(path)
 
     def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:
@@ -396,7 +398,9 @@ class Tables:
         snapshot = self.existing(path)
         features = missing_features(snapshot.log, columns)
         if features:
-            snapshot.opened().alter.add_feature(features, allow_protocol_versions_increase=True)
+            done = delta_log.info(self._now(), "ADD FEATURE", OURS, {}, name=",".join(features))
+            protocol = delta_log.with_features(snapshot.log.protocol, features)
+            delta_log.commit(self.storage, path, snapshot.log.version + 1, [done, {"protocol": protocol}])
             self.forget(path)
 
     def properties(self, path: str) -> dict[str, str | None]:
@@ -414,9 +418,7 @@ class Tables:
             require_settable(changed)
             log, now = self.existing(path).log, self._now()
             done = delta_log.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
-            protocol = delta_log.change_feed_protocol(log, changed)
-            metadata = delta_log.metadata(log, changed=changed)
-            delta_log.commit(self.storage, path, log.version + 1, [done, *protocol, metadata])
+            delta_log.commit(self.storage, path, log.version + 1, [done, *delta_log.setting(log, changed)])
             self.forget(path)
 
     def clustering(self, path: str) -> tuple[str, ...]:
@@ -486,9 +488,10 @@ class Tables:
         if snapshot is None:
             return self.placed(Target.of(definition))
         target = Target(
-            path=definition.path, schema=DeltaSchema(definition.columns).arrow, partition_by=snapshot.partition_by,
-            cluster_by=snapshot.cluster_by, indexed=indexed_columns(definition.columns, snapshot.properties),
-            packed=snapshot.writes_vectors,
+            path=definition.path, schema=snapshot.with_row_ids(DeltaSchema(definition.columns).arrow),
+            partition_by=snapshot.partition_by, cluster_by=snapshot.cluster_by,
+            indexed=indexed_columns(definition.columns, snapshot.properties), packed=snapshot.writes_vectors,
+            row_ids=snapshot.row_ids,
         )  # fmt: skip
         return self.placed(target)
 
@@ -505,8 +508,8 @@ class Tables:
         properties = snapshot.log.properties
         indexed = indexed_columns(schema.columns, properties) if write.indexed is None else tuple(write.indexed)
         return Target(
-            path=snapshot.path, schema=schema.arrow, indexed=indexed, cluster_by=snapshot.cluster_by,
-            packed=snapshot.writes_vectors,
+            path=snapshot.path, schema=snapshot.with_row_ids(schema.arrow), indexed=indexed,
+            cluster_by=snapshot.cluster_by, packed=snapshot.writes_vectors, row_ids=snapshot.row_ids,
             partition_by=snapshot.partition_by if write.partition_by is None else write.partition_by,
         )  # fmt: skip
 
@@ -583,9 +586,10 @@ class Tables:
             head.append(delta_log.metadata(snapshot.log, schema=schema.to_json(), partition_by=partitions))
         self.forget(path)
         log = snapshot.log
+        actions = delta_log.with_row_ids(log, [*head, *actions])
         if write.check is not None:
-            write.check(log, [*head, *actions])
-        made = delta_log.commit(self.storage, path, log.version + 1, [*head, *actions])
+            write.check(log, actions)
+        made = delta_log.commit(self.storage, path, log.version + 1, actions)
         self._logs.note(path, log.after(made))
         keep_log_short(self.storage, path, log, snapshot.opened)
         self._versions[path] = log.version + 1

@@ -21,6 +21,7 @@ from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.tables.data_files import FileWriter, Target
 from spark_jobs.tables.delta_log import Action
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
+from spark_jobs.tables.row_ids import changed
 from spark_jobs.tables.table_rows import (
     PLACES,
     KeyMatches,
@@ -55,9 +56,9 @@ class Output:
 
         Args:
             before: rows that these replace, for the change data feed; None: none.
-            deleted: `AT_FILE` and `AT_ROW` of stored rows to delete; None: none.
+            deleted: `AT_FILE` and `AT_ROW` of stored rows to delete, which these come instead of; None: none.
         """
-        rows = by_name(rows, self.target.schema)
+        rows = by_name(rows if deleted is None else changed(rows), self.target.schema)
         feed: list[Action] = []
         differs = True
         if self.keys is not None:
@@ -122,7 +123,8 @@ def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.T
     schema = replace(schema, metadata=metadata)
     keys = () if snapshot.feeds_changes else None
     output = Output(target=tables.target(path, schema), now=tables.moment, keys=keys)
-    reports = by_row(tables, {_ROWS: Source.of(snapshot, without_places)}, _Rewritten(rule, output))
+    source = Source.of(snapshot, without_places, to_write=True)
+    reports = by_row(tables, {_ROWS: source}, _Rewritten(rule, output))
     written_files, _ = written(map(json.loads, reports))
     tables.commit(path, Write(removed=None, schema=schema, written=written_files))
 
@@ -160,7 +162,7 @@ def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False) -
 
 def change_rows(tables: Tables, path: str, change: Change, *, dry_run: bool = False) -> list[Any]:
     """Remove rows and add others; returns the notes of all files. Files without any are unchanged."""
-    source = Source.of(tables.existing(path), lambda rows: rows)
+    source = Source.of(tables.existing(path), lambda rows: rows, to_write=True)
     rule = _Change(change, output_of(tables, path, (), tables.moment * 1000))
     reports = [json.loads(report) for report in by_file(tables, {_ROWS: source}, rule)]
     removed = deleted(reports, source)

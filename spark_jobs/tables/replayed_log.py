@@ -47,6 +47,7 @@ class ReplayedLog:
         protocol, metadata: the newest actions of these kinds.
         transactions: application to the last version that it committed.
         files: `add` actions of the current files, by their path without escapes.
+        domains: domain to its configuration, JSON.
         digest: of the version's commit; empty where it was not read.
     """
 
@@ -55,6 +56,7 @@ class ReplayedLog:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     transactions: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[str, Add] = field(default_factory=dict)
+    domains: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
 
     @property
@@ -107,7 +109,12 @@ class ReplayedLog:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> ReplayedLog:
-        return cls(**{**stored, "files": {unquote(add["path"]): add for add in stored["files"]}})
+        """
+        Raises:
+            KeyError: an earlier release has stored it, without the domains.
+        """
+        files = {unquote(add["path"]): add for add in stored["files"]}
+        return cls(**{**stored, "files": files, "domains": stored["domains"]})
 
 
 class _Replay:
@@ -116,6 +123,7 @@ class _Replay:
     def __init__(self, start: ReplayedLog) -> None:
         self._protocol, self._metadata = start.protocol, start.metadata
         self._transactions, self._files = dict(start.transactions), dict(start.files)
+        self._domains = dict(start.domains)
 
     def take(self, actions: Iterable[Mapping[str, Any]]) -> None:
         """The actions of one commit, or of a checkpoint."""
@@ -127,6 +135,10 @@ class _Replay:
                 added.append(add)
             elif transaction := action.get("txn"):
                 self._transactions[transaction["appId"]] = int(transaction["version"])
+            elif domain := action.get("domainMetadata"):
+                self._domains[domain["domain"]] = domain["configuration"]
+                if domain.get("removed"):
+                    del self._domains[domain["domain"]]
             else:
                 self._protocol = action.get("protocol") or self._protocol
                 self._metadata = action.get("metaData") or self._metadata
@@ -135,7 +147,7 @@ class _Replay:
     def result(self, version: int) -> ReplayedLog:
         return ReplayedLog(
             version=version, protocol=self._protocol, metadata=self._metadata, transactions=self._transactions,
-            files=self._files,
+            files=self._files, domains=self._domains,
         )  # fmt: skip
 
 
@@ -364,7 +376,7 @@ def _checkpointed(storage: Storage, folder: str, name: str, kinds: Sequence[str]
 
 
 _SIDECAR = "sidecar"
-_KINDS = ("add", "txn", "protocol", "metaData", _SIDECAR)
+_KINDS = ("add", "txn", "protocol", "metaData", "domainMetadata", _SIDECAR)
 """Of actions that a replay needs."""
 
 
@@ -393,6 +405,6 @@ _MAPS = frozenset({"partitionValues", "tags", "configuration", "options"})
 
 
 def _plain_value(name: str, value: Any) -> Any:
-    if name in _MAPS:
+    if name in _MAPS and not isinstance(value, str):  # the configuration of a domain is text
         return dict(value)
     return _plain(value) if isinstance(value, dict) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable, TableFeatures
+from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import table_url
@@ -27,20 +27,21 @@ from spark_jobs.tables.deletion_vectors import Descriptor
 from spark_jobs.tables.delta_log import CDF, is_on
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import Add, ReplayedLog
+from spark_jobs.tables.row_ids import COLUMNS, FEATURES, ROW_TRACKING, RowIdColumns
 from spark_jobs.tables.table_definition import CLUSTER_BY, WITH_VECTORS
 
 NTZ, VECTORS, WIDENING, CLUSTERING = "timestampNtz", "deletionVectors", "typeWidening", "clustering"
 CHECKPOINTS = "v2Checkpoint"
-BESIDE_SPARK = frozenset({VECTORS, WIDENING, CLUSTERING, "domainMetadata"})
+BESIDE_SPARK = frozenset({VECTORS, WIDENING, CLUSTERING})
 """Features of tables that Spark maintains, in which this engine writes batches."""
 _READER = {NTZ, CHECKPOINTS}
-_WRITER = {NTZ, CHECKPOINTS, "appendOnly", "invariants", "changeDataFeed"}
+_WRITER = {NTZ, CHECKPOINTS, "appendOnly", "invariants", "changeDataFeed", *FEATURES, "checkConstraints"}
+_WRITER |= {"generatedColumns"}  # like constraints refused where a table has one
 # Older protocols name no features; these settings and column properties imply them.
 _REFUSED_SETTINGS = (
     "delta.constraints.",
     "delta.columnmapping.",
     "delta.appendonly",
-    "delta.enablerowtracking",
     "delta.enableincommittimestamps",
 )
 _WIDENS = "delta.enabletypewidening"
@@ -57,6 +58,7 @@ _CREATABLE = {
     "delta.enablechangedatafeed",
     "delta.autooptimize.autocompact",
     "delta.autooptimize.optimizewrite",
+    ROW_TRACKING.lower(),
 }
 
 
@@ -143,11 +145,11 @@ def _unsettable(properties: Mapping[str, str]) -> Iterator[str]:
             yield key
 
 
-def missing_features(log: ReplayedLog, columns: Sequence[Column]) -> list[TableFeatures]:
+def missing_features(log: ReplayedLog, columns: Sequence[Column]) -> list[str]:
     """Table features that these columns need and the table lacks; a new table has those of its first columns."""
     scalars = {str(part) for column in columns for part in parts(column.type)}
     if "timestamp_ntz" in scalars and NTZ not in log.writer_features:
-        return [TableFeatures.TimestampWithoutTimezone]
+        return [NTZ]
     return []
 
 
@@ -170,6 +172,7 @@ class DataFile:
         stored_path: `path` as written in the log.
         add: the action of the log; None: the file is in no log yet.
         baseline: what its rows without `_gddl` stand for; None: they have none.
+        row_ids: columns of its table's row ids; None: there are none.
     """
 
     path: str
@@ -180,6 +183,7 @@ class DataFile:
     stored_path: str = ""
     add: Add | None = None
     baseline: StoredBaseline | None = None
+    row_ids: RowIdColumns | None = None
 
     @property
     def vector(self) -> Descriptor | None:
@@ -217,8 +221,23 @@ class TableSnapshot:
 
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
-        types, baseline = self.schema.types, self.stored_baseline
-        return tuple(_data_file(path, add, types, baseline) for path, add in self.log.files.items())
+        types, baseline, row_ids = self.schema.types, self.stored_baseline, self.row_ids
+        files = (_data_file(path, add, types) for path, add in self.log.files.items())
+        return tuple(replace(file, baseline=baseline, row_ids=row_ids) for file in files)
+
+    @property
+    def row_ids(self) -> RowIdColumns | None:
+        """Columns of the data files with row ids that this engine keeps; None: there are none."""
+        return RowIdColumns.of(self.properties)
+
+    @property
+    def whole_rows(self) -> pa.Schema:
+        """Columns of rows that are written again: those of the table, and its row ids."""
+        return self.with_row_ids(self.schema.arrow)
+
+    def with_row_ids(self, schema: pa.Schema) -> pa.Schema:
+        """A schema with `ROW_ID` and `ROW_VERSION`, if the table has row ids."""
+        return schema if self.row_ids is None else pa.schema([*schema, *COLUMNS])
 
     @property
     def stored_baseline(self) -> StoredBaseline | None:
@@ -270,11 +289,11 @@ class TableSnapshot:
         return is_on(self.properties, CDF)
 
 
-def _data_file(path: str, add: Add, types: Mapping[str, SqlType], baseline: StoredBaseline | None) -> DataFile:
+def _data_file(path: str, add: Add, types: Mapping[str, SqlType]) -> DataFile:
     stated = json.loads(add.get("stats") or "{}", parse_float=Decimal)
     low, high = ({n: _bound(v, types.get(n)) for n, v in (stated.get(ends) or {}).items()} for ends in _ENDS)
     values = {name: _of_partition(text, name, types) for name, text in (add.get("partitionValues") or {}).items()}
-    return DataFile(path, add["size"], low, high, values, add["path"], add, baseline)
+    return DataFile(path, add["size"], low, high, values, add["path"], add)
 
 
 def _of_partition(text: str | None, column: str, types: Mapping[str, SqlType]) -> Any:

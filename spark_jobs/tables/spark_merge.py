@@ -42,6 +42,7 @@ from spark_jobs.tables.delta_tables import Clock, Tables, Write, Written
 from spark_jobs.tables.file_parts import file_path
 from spark_jobs.tables.places import DeclinedError, Place, TaskBounds
 from spark_jobs.tables.replayed_log import ReplayedLog, replayed
+from spark_jobs.tables.row_ids import ROW_TRACKING, RowIdColumns
 from spark_jobs.tables.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable, is_settable
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
@@ -323,6 +324,11 @@ class MergedSnapshot(TableSnapshot):
         return False
 
     @property
+    def row_ids(self) -> RowIdColumns | None:
+        """Delta keeps them itself."""
+        return None
+
+    @property
     def properties(self) -> Mapping[str, str | None]:
         return dict(self.stored_properties)
 
@@ -361,8 +367,9 @@ class MaintainedTables(Tables):
         return remaining
 
     def _widens(self, path: str) -> bool:
-        """Whether the table's readers have to know newer features anyway."""
-        return is_on(self.existing(path).properties, WITH_VECTORS)
+        """Whether the table's readers have to know newer features anyway; those of Iceberg don't know all types."""
+        properties = self.existing(path).properties
+        return is_on(properties, WITH_VECTORS) and not is_on(properties, ROW_TRACKING)
 
     def clustering(self, path: str) -> tuple[str, ...]:
         if CLUSTERING not in self.existing(path).log.writer_features:

@@ -18,7 +18,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of, shared_codes
 from spark_jobs.rules.order import old_keys
-from spark_jobs.rules.outcome import ACTION, AT, replaced
+from spark_jobs.rules.outcome import ACTION, AT, kept_of, replaced
 from spark_jobs.tables.data_files import bounds, is_falling, left_of, opened, read_groups, read_parts, read_rows
 from spark_jobs.tables.deletion_vectors import rows_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
@@ -61,10 +61,9 @@ class KeyMatches:
         return self.rows.take(outcome.column(AT).drop_null().combine_chunks())
 
     def written(self, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Rows that an outcome inserts, or writes anew; columns that only the table has keep their value."""
+        """Rows that an outcome inserts, or writes anew; see `outcome.kept_of`."""
         added = outcome.filter(pc.is_in(outcome.column(ACTION), pa.array(["insert", "update"])))
-        before = added.column(AT).combine_chunks()
-        return by_name(added, schema, lambda name: self.rows.column(name).take(before))
+        return by_name(added, schema, kept_of(self.rows, added.column(AT).combine_chunks()))
 
     def rewritten(self, outcome: pa.Table, schema: pa.Schema) -> tuple[list[pa.Table], list[DataFile]]:
         """New contents of the files that hold a changed row, and these files.
@@ -225,8 +224,8 @@ def find_stored(
 ) -> KeyMatches:  # fmt: skip
     """`find` for rows whose files stay: of each file the key columns are read, and `columns` of the rows found."""
     files = _files_with(snapshot, keys, names)
-    wanted = snapshot.schema.names if columns is None else dict.fromkeys((*names, *columns))
-    schema = pa.schema([snapshot.schema.arrow.field(name) for name in wanted])
+    wanted = snapshot.whole_rows.names if columns is None else dict.fromkeys((*names, *columns))
+    schema = pa.schema([snapshot.whole_rows.field(name) for name in wanted])
     work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)
     return search(tables, work, files, reads_little=columns is not None)
 
@@ -242,7 +241,7 @@ def _find_whole(
         parts.append(rows if keys is None else rows.take(at))
         numbers.append(pa.repeat(pa.scalar(number, pa.int32()), len(at)))
         places.append(at)
-    rows = pa.concat_tables(parts) if parts else snapshot.schema.arrow.empty_table()
+    rows = pa.concat_tables(parts) if parts else snapshot.whole_rows.empty_table()
     at = pa.table({"file": pa.chunked_array(numbers, pa.int32()), "row": pa.chunked_array(places, pa.int64())})
     return KeyMatches(rows=rows, at=at, files=tuple(files), whole=whole)
 
@@ -367,13 +366,16 @@ class Source:
     wanted: pa.Table | None = None
 
     @classmethod
-    def of(cls, snapshot: TableSnapshot, prepare: RowRule, columns: Sequence[str] | None = None) -> Source:
+    def of(
+        cls, snapshot: TableSnapshot, prepare: RowRule, columns: Sequence[str] | None = None, *, to_write: bool = False
+    ) -> Source:
         """All files of a table at a version, as a source of rows.
 
         Args:
             columns: to read; None: all.
+            to_write: rows are written to the table again, and keep their row ids.
         """
-        kinds = snapshot.schema.arrow
+        kinds = snapshot.whole_rows if to_write else snapshot.schema.arrow
         schema = kinds if columns is None else pa.schema([kinds.field(name) for name in columns])
         return cls(table=snapshot.path, files=snapshot.files, schema=schema, prepare=prepare)
 

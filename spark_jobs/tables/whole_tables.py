@@ -20,7 +20,7 @@ from spark_jobs.plan.types import are_of_one_kind, grown, widens
 from spark_jobs.rules import shards, sweep, truncates
 from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.convert import with_texts
-from spark_jobs.rules.history import differences, retyped_bounds, versions
+from spark_jobs.rules.history import differences, retyped_bounds, versions, with_row_ids
 from spark_jobs.rules.order import as_events, events, for_both_keys, is_of_batch
 from spark_jobs.rules.outcome import ACTION, AT, folded_again
 from spark_jobs.rules.stale_rows import stale_keys, stale_warning
@@ -240,10 +240,12 @@ def update_history(
     derived = versions(happened, table_schema, floors, swept)
     matches = find(batch_context.tables, snapshot, touched, table_schema.keys)
     mine = with_keys(matches.rows, touched, table_schema)
-    missing, extra = differences(derived, matches.rows.take(pa.array(mine)), table_schema)
+    stored = matches.rows.take(pa.array(mine))
+    missing, extra = differences(derived, stored, table_schema)
     removed = mine[extra]
     deleted = pa.table({ACTION: pa.repeat("delete", len(removed)), AT: pa.array(removed, pa.int64())})
-    fresh = by_name(missing, snapshot.schema.arrow).append_column(ACTION, pa.repeat("insert", missing.num_rows))
+    missing = with_row_ids(missing, stored.take(pa.array(extra)), table_schema)
+    fresh = by_name(missing, snapshot.whole_rows).append_column(ACTION, pa.repeat("insert", missing.num_rows))
     outcome = pa.concat_tables([fresh, deleted], promote_options="default")
     batch_context.put(snapshot, HISTORY, {}, matches, outcome)
 
@@ -269,6 +271,7 @@ class _Versions:
         derived = versions(happened, self.schema, self.floors, self.swept)
         missing, extra = differences(derived, stored, self.schema)
         removed = stored.take(pa.array(extra))
+        missing = with_row_ids(missing, removed, self.schema)
         return json.dumps(self.output.report(storage, missing, removed, removed)).encode()
 
 
@@ -278,7 +281,7 @@ def _update_all(batch_context: BatchContext, floors: tuple[GenerationFloor, ...]
     rule = _Versions(schema, floors, swept, output)
     sources = {
         _CHANGES: Source.of(tables.existing(layout.changes), rule.prepare),
-        _STORED: Source.of(tables.existing(layout.history), rule.stored),
+        _STORED: Source.of(tables.existing(layout.history), rule.stored, to_write=True),
     }
     reports = [json.loads(report) for report in by_key(tables, sources, key_schema(schema), rule)]
     batch_context.put_written(layout.history, HISTORY, reports, sources[_STORED], {})
@@ -356,7 +359,7 @@ class TableWriter:
         context, path, schema = self.batch_context, self.batch_context.layout.replica, self.batch_context.table_schema
         rule = _FoldAgain(schema, output_of(context.tables, path, schema.keys, context.transaction))
         changes = Source.of(context.tables.existing(context.layout.changes), rule.changes)
-        replica = Source.of(self._replica, rule.stored)
+        replica = Source.of(self._replica, rule.stored, to_write=True)
         sources = {_CHANGES: changes, REPLICA: replica}
         reports = [json.loads(report) for report in by_key(context.tables, sources, key_schema(schema), rule)]
         counts = MainCounts(updated=sum(report["rows"] for report in reports))
@@ -367,7 +370,7 @@ class TableWriter:
         context, path = self.batch_context, self.batch_context.layout.replica
         if not context.has_made(path, step):
             rule = rule_of(output_of(context.tables, path, context.table_schema.keys, context.transaction))
-            replica = Source.of(self._replica, as_they_are)
+            replica = Source.of(self._replica, as_they_are, to_write=True)
             reports = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
             metric = "numUpdatedRows" if sweep.marks(context.table_schema) else "numDeletedRows"
             context.put_written(path, step, reports, replica, {metric: sum(r["count"] for r in reports)})

@@ -1,0 +1,140 @@
+"""Row tracking of Delta: an id for each row that stays while the row is changed or moved, and its last change.
+
+A file states both for its rows by `baseRowId` and `defaultRowCommitVersion` of its `add` action: the first row has the
+base, the next one the next number. Rows that were written again have their own in two columns of the data file, which
+the table's schema lacks and the table's properties name. Rows are read with `ROW_ID` and `ROW_VERSION` instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_jobs.plan.table_schema import ROW_ID, ROW_VERSION
+from spark_jobs.rules.arrays import flat
+from spark_jobs.tables.places import DeclinedError
+from spark_jobs.tables.replayed_log import Add, ReplayedLog
+
+ROW_TRACKING = "delta.enableRowTracking"
+FEATURES = ("rowTracking", "domainMetadata")
+"""What the protocol of a table with row ids names."""
+COLUMNS = (pa.field(ROW_ID, pa.int64()), pa.field(ROW_VERSION, pa.int64()))
+_DOMAIN, _HIGHEST = "delta.rowTracking", "rowIdHighWaterMark"
+_ID = "delta.rowTracking.materializedRowIdColumnName"
+_VERSION = "delta.rowTracking.materializedRowCommitVersionColumnName"
+_OF_FILE = ("baseRowId", "defaultRowCommitVersion")
+
+
+@dataclass(frozen=True)
+class RowIdColumns:
+    """Names that `ROW_ID` and `ROW_VERSION` have in the data files of a table."""
+
+    row_id: str
+    version: str
+
+    @classmethod
+    def of(cls, properties: Mapping[str, Any]) -> RowIdColumns | None:
+        """None: the table has no row ids."""
+        is_enabled = str(properties.get(ROW_TRACKING) or "").lower() == "true"
+        names = properties.get(_ID), properties.get(_VERSION)
+        return cls(*map(str, names)) if is_enabled and all(names) else None
+
+    @property
+    def in_files(self) -> dict[str, str]:
+        return {ROW_ID: self.row_id, ROW_VERSION: self.version}
+
+    def read(self, rows: pa.Table) -> pa.Table:
+        """Rows of a data file with `ROW_ID` and `ROW_VERSION`, as far as the file has them."""
+        names = {stored: name for name, stored in self.in_files.items()}
+        return rows.rename_columns([names.get(name, name) for name in rows.column_names])
+
+    def written(self, rows: pa.Table) -> pa.Table:
+        """Rows as a data file has them. Columns without a value are left out: the file's `add` action states all."""
+        empty = [name for name in (ROW_ID, ROW_VERSION) if rows.column(name).null_count == rows.num_rows]
+        rows = rows.drop_columns(empty)
+        return rows.rename_columns([self.in_files.get(name, name) for name in rows.column_names])
+
+
+def new_properties() -> dict[str, str]:
+    """Properties of a table that begins to have row ids."""
+    return {ROW_TRACKING: "true", _ID: f"_row-id-col-{uuid4()}", _VERSION: f"_row-commit-version-col-{uuid4()}"}
+
+
+def completed(rows: pa.Table, add: Add, numbers: np.ndarray) -> pa.Table:
+    """Rows of a data file, each with its id and version.
+
+    Args:
+        rows: with `ROW_ID`, `ROW_VERSION`, or both.
+        add: the file's action; rows of a file that states no ids keep null, and get new ones when they are written.
+        numbers: of the rows in the file.
+    """
+    base, version = (add.get(name) for name in _OF_FILE)
+    stated = {ROW_ID: None if base is None else numbers + base, ROW_VERSION: version}
+    for name, value in stated.items():
+        at = rows.schema.get_field_index(name)
+        if at < 0 or value is None or not rows.column(at).null_count:
+            continue
+        own = flat(rows.column(at))
+        default = pa.array(value, pa.int64()) if name == ROW_ID else pa.scalar(int(value), pa.int64())
+        rows = rows.set_column(at, rows.schema.field(at), pc.coalesce(own, default))
+    return rows
+
+
+def changed(rows: pa.Table) -> pa.Table:
+    """Rows that a commit changes: the version of their last change is that of the commit."""
+    return rows.drop_columns([ROW_VERSION]) if ROW_VERSION in rows.column_names else rows
+
+
+def are_assigned(log: ReplayedLog) -> bool:
+    """Whether each commit has to state ids of the rows that it adds."""
+    return "rowTracking" in log.writer_features
+
+
+def assigned(log: ReplayedLog, actions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Actions of the commit after a version, with ids for the rows of new files; those of known files stay.
+
+    Files that stay are named again with another deletion vector, or other statistics.
+    """
+    first = following = _highest(log) + 1
+    made: list[Mapping[str, Any]] = []
+    for action in actions:
+        add = action.get("add")
+        if add is None:
+            made.append(action)
+            continue
+        known = log.files.get(unquote(add["path"]), {})
+        stated = {name: known[name] for name in _OF_FILE if name in known}
+        if not stated:
+            stated = {"baseRowId": following, "defaultRowCommitVersion": log.version + 1}
+            following += _rows_of(add)
+        made.append({"add": {**add, **stated}})
+    return [*made, _highest_action(following - 1)] if following > first else made
+
+
+def _rows_of(add: Add) -> int:
+    """
+    Raises:
+        DeclinedError: the log does not state it; Delta on Spark counts the rows.
+    """
+    rows = json.loads(add.get("stats") or "{}").get("numRecords")
+    if rows is None:
+        raise DeclinedError(f"its log has no row count of {add['path']}")
+    return int(rows)
+
+
+def _highest(log: ReplayedLog) -> int:
+    """The highest id that was assigned; -1: none."""
+    stated = log.domains.get(_DOMAIN)
+    return -1 if stated is None else int(json.loads(stated)[_HIGHEST])
+
+
+def _highest_action(row_id: int) -> Mapping[str, Any]:
+    return {"domainMetadata": {"domain": _DOMAIN, "configuration": json.dumps({_HIGHEST: row_id}), "removed": False}}
