@@ -31,6 +31,7 @@ from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.rules.arrays import DeltaSchema
 from spark_jobs.rules.delta_values import PartitionText
 from spark_jobs.tables import row_ids
+from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import COMMIT, POINTER, ReplayedLog, commit_path, copy_log, pointed_version
 from spark_jobs.tables.row_ids import ROW_TRACKING, RowIdColumns
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
@@ -40,7 +41,7 @@ _ESCAPED = re.compile(r"""[\x00-\x20\x7f"#%<>?\\^`{|}\[\]]""")
 CDF = "delta.enableChangeDataFeed"
 _CLUSTERING = "delta.clustering"
 _CDF_FEATURE, _CDF_WRITER, _FEATURES_WRITER = "changeDataFeed", 4, 7
-_MAPPING, _MAPPING_READER, _FEATURES_READER = "columnMapping", 2, 3
+_FEATURES_READER = 3
 
 
 def commit(storage: Storage, path: str, version: int, actions: Iterable[Action]) -> bytes:
@@ -196,25 +197,25 @@ def with_row_ids(log: ReplayedLog, actions: Sequence[Action]) -> Sequence[Action
     return row_ids.assigned(log, actions) if row_ids.are_assigned(log) else actions
 
 
-_IMPLIED = {
-    2: ("appendOnly", "invariants"), 3: ("checkConstraints",), 4: (_CDF_FEATURE, "generatedColumns"),
-    5: (_MAPPING,), 6: ("identityColumns",),
-}  # fmt: skip
-"""By version of the protocol: features that it implies of writers, with those of the versions before."""
-
-
 def with_features(protocol: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     """A protocol that names further features of readers, which are features of writers, too."""
-    has = protocol.get("readerFeatures") or ([_MAPPING] if protocol["minReaderVersion"] == _MAPPING_READER else [])
-    readers = {"minReaderVersion": _FEATURES_READER, "readerFeatures": list(dict.fromkeys([*has, *names]))}
-    return {**_with_writer_features(protocol, names), **readers}
+    readers = list(dict.fromkeys([*(protocol.get("readerFeatures") or ()), *names]))
+    named = {"minReaderVersion": _FEATURES_READER, "readerFeatures": readers}
+    return {**_with_writer_features(protocol, names), **named}
 
 
 def _with_writer_features(protocol: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """A protocol that names further features of writers."""
+    """A protocol that names further features of writers.
+
+    Raises:
+        DeclinedError: it is one of versions that imply more than this engine supports.
+    """
     writer = protocol["minWriterVersion"]
-    implied = [name for version, features in _IMPLIED.items() if version <= writer for name in features]
-    has = protocol.get("writerFeatures") if writer >= _FEATURES_WRITER else implied
+    if _CDF_WRITER < writer < _FEATURES_WRITER:
+        raise DeclinedError(f"its protocol is of version {writer}")
+    # A table with a constraint or a generated column, which these versions imply, too, is none that we write.
+    implied = ["appendOnly", "invariants", *([_CDF_FEATURE] if writer == _CDF_WRITER else [])]
+    has = protocol.get("writerFeatures") if writer == _FEATURES_WRITER else implied
     features = list(dict.fromkeys([*(has or ()), *names]))
     return {**protocol, "minWriterVersion": _FEATURES_WRITER, "writerFeatures": features}
 

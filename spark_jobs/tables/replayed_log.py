@@ -109,7 +109,8 @@ class ReplayedLog:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> ReplayedLog:
-        """
+        """A version that `to_json` gave.
+
         Raises:
             KeyError: an earlier release has stored it, without the domains.
         """

@@ -120,7 +120,8 @@ def assigned(log: ReplayedLog, actions: Iterable[Mapping[str, Any]]) -> list[Map
 
 
 def _rows_of(add: Add) -> int:
-    """
+    """Rows of a new file.
+
     Raises:
         DeclinedError: the log does not state it; Delta on Spark counts the rows.
     """

@@ -35,8 +35,7 @@ CHECKPOINTS = "v2Checkpoint"
 BESIDE_SPARK = frozenset({VECTORS, WIDENING, CLUSTERING})
 """Features of tables that Spark maintains, in which this engine writes batches."""
 _READER = {NTZ, CHECKPOINTS}
-_WRITER = {NTZ, CHECKPOINTS, "appendOnly", "invariants", "changeDataFeed", *FEATURES, "checkConstraints"}
-_WRITER |= {"generatedColumns"}  # like constraints refused where a table has one
+_WRITER = {NTZ, CHECKPOINTS, "appendOnly", "invariants", "changeDataFeed", *FEATURES}
 # Older protocols name no features; these settings and column properties imply them.
 _REFUSED_SETTINGS = (
     "delta.constraints.",

@@ -56,7 +56,6 @@ FEATURES = {
     "typeWidening": (["typeWidening"], []),
     "columnMapping": (["columnMapping"], []),
     "checkConstraints": ([], ["checkConstraints"]),
-    "rowTracking": ([], ["rowTracking", "domainMetadata"]),
     "clustering": ([], ["clustering", "domainMetadata"]),
     "somethingNew": ([], ["somethingNew"]),
     "somethingNewForReaders": (["somethingNewForReaders"], []),
@@ -79,7 +78,6 @@ def test_unknown_table_feature_is_declined(feature: str, table: str, tmp_path: P
 SETTINGS = {
     "delta.columnMapping.mode": "name",
     "delta.constraints.positive": "id > 0",
-    "delta.enableRowTracking": "true",
     "delta.appendOnly": "true",
 }
 
@@ -111,7 +109,6 @@ def test_not_null_column_is_declined(tmp_path: Path) -> None:
     ("fields", "reason"),
     [
         ({"table_properties": {"delta.enableDeletionVectors": "true"}}, "delta.enableDeletionVectors"),
-        ({"table_properties": {"delta.enableRowTracking": "true"}}, "delta.enableRowTracking"),
     ],
 )
 def test_unsupported_metadata_is_declined(fields: Any, reason: str, tmp_path: Path) -> None:

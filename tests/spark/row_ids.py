@@ -24,7 +24,7 @@ class TrackedRow:
     Attributes:
         key: its key, as text.
         state: what changes with each change of the row.
-        row_id, version: as Delta's `_metadata.row_id` and `_metadata.row_commit_version`.
+        row_id, version: as Delta on Spark shows them in `_metadata`.
     """
 
     key: str
