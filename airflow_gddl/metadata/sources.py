@@ -226,6 +226,10 @@ def check_rows(
             message = f"kind {catalog.kind} holds Iceberg tables"
             yield spec, SpecProblem("FIELD_MISSING", ("iceberg",), None, message, "add iceberg: true, or catalog: null")
             continue
+        if CATALOGS.get(catalog.kind).is_iceberg and spec.iceberg == 3:
+            message = f"kind {catalog.kind} takes version 2 of Iceberg's format alone"
+            yield spec, SpecProblem("FIELD_VALUE", ("iceberg",), spec.iceberg, message, "write true, or catalog: null")
+            continue
         names = [entry_name(catalog, spec, kind) for kind in catalog.tables]
         first = next((taken[spec.catalog, name] for name in names if (spec.catalog, name) in taken), None)
         if first is not None:

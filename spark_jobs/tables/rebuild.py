@@ -565,7 +565,8 @@ class Rebuild:
         return _Changes.of(self.request)
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        self.tables.require_creatable(self.table_schema.spec, self.request.live.tier)
+        spec = table_definition.with_features(self.table_schema.spec)
+        self.tables.require_creatable(spec, self.request.live.tier)
         return swap(self, report)
 
     def _fresh(self) -> Source:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.features import WIDENS
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType, literal, parse_type, parts, quote, quoted
@@ -362,7 +363,8 @@ class MaintainedTables(Tables):
 
     def _widens(self, path: str) -> bool:
         """Whether the table's readers have to know newer features anyway."""
-        return is_on(self.existing(path).properties, WITH_VECTORS)
+        properties = self.existing(path).properties
+        return is_on(properties, WITH_VECTORS) and properties.get(WIDENS) != "false"
 
     def clustering(self, path: str) -> tuple[str, ...]:
         if CLUSTERING not in self.existing(path).log.writer_features:

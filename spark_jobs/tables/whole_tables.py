@@ -305,7 +305,7 @@ class TableWriter:
         schema = self.batch_context.table_schema
         definitions = table_definition.definitions(schema, layout, tier)
         if any(not tables.exists(d.path) for d in definitions):
-            tables.require_creatable(schema.spec, tier)
+            tables.require_creatable(table_definition.with_features(schema.spec), tier)
         for definition in definitions:
             retype_sequence(tables, definition.path, schema, definition.bounds)
             settle_deletes(tables, definition)

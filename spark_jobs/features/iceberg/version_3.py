@@ -1,0 +1,310 @@
+"""Metadata of Iceberg's format version 3, of the files, deletion vectors and row ids of a Delta table's version.
+
+Its history is the Delta table's: a snapshot has the Delta version as its sequence number, and each data file the one of
+the version that added it, with the row ids that Delta's row tracking gave it then. Versions between two that were
+published look like snapshots that were expired.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from uuid import uuid4
+
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.features.iceberg import REFUSED_CODE, RESERVED, ROW_TRACKING, V2, V3
+from airflow_gddl.contract.layout import join
+from spark_jobs.features.iceberg import puffin
+from spark_jobs.features.iceberg.evolution import NAME_MAPPING, Evolution, partition_of
+from spark_jobs.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_columns, require_plain
+from spark_jobs.rules.arrays import schema_of
+from spark_jobs.tables.delta_log import is_on
+from spark_jobs.tables.iceberg_metadata import DELTA_TABLE, DELTA_VERSION, StoreIO, VersionedCatalog, parsed
+from spark_jobs.tables.replayed_log import ReplayedLog
+from spark_jobs.tables.snapshots import VECTORS, TableSnapshot
+
+_MATERIALIZED = {
+    "delta.rowTracking.materializedRowIdColumnName": 2_147_483_540,
+    "delta.rowTracking.materializedRowCommitVersionColumnName": 2_147_483_539,
+}
+"""Properties of a Delta table that name columns of its data files, which its schema lacks, and Iceberg's numbers of
+them: `_row_id` and `_last_updated_sequence_number`."""
+_EXISTING, _ADDED = 0, 1
+_DATA, _DELETES = 0, 1
+_COPIES_AT_ONCE = 8
+_CHANGING = frozenset({"snapshots", "refs", "snapshot-log", "metadata-log", "current-snapshot-id", "next-row-id"})
+"""Fields of metadata that each version has anew."""
+Entry = Mapping[str, Any]
+"""Fields of a `manifest_entry`, those of its `data_file` among them as a mapping."""
+
+
+@dataclass(frozen=True)
+class TrackedFile:
+    """A data file.
+
+    Attributes:
+        path: absolute.
+        partition: values of the partition columns in their order, which the file lacks.
+        first_row_id: of its first row, unless the file has a column of row ids.
+        sequence: Delta version that added it.
+        vector: of its deleted rows, in Delta's form; None: it has none.
+    """
+
+    path: str
+    size: int
+    rows: int
+    partition: tuple[Any, ...]
+    first_row_id: int
+    sequence: int
+    vector: Mapping[str, Any] | None
+
+
+def is_current(held: Mapping[str, Any], log: ReplayedLog) -> bool:
+    """Whether metadata is of this version of a Delta table."""
+    known = held.get("properties", {})
+    wanted = (V3, str(log.version), log.metadata["id"])
+    return (held.get("format-version"), known.get(DELTA_VERSION), known.get(DELTA_TABLE)) == wanted
+
+
+def stored_vectors(snapshot: Any, io: StoreIO) -> Iterator[str]:
+    """Paths of the files of vectors that a snapshot (pyiceberg's) names."""
+    for manifest in snapshot.manifests(io):
+        if manifest.content == _DELETES:
+            yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io))
+
+
+@dataclass(frozen=True)
+class NextVersion:
+    """The metadata that follows another.
+
+    Attributes:
+        held: metadata of the newest version, of format version 2 or 3; empty: there is none.
+    """
+
+    evolution: Evolution
+    log: ReplayedLog
+    held: Mapping[str, Any]
+
+    def written(self) -> bytes:
+        """Write the files that the version names; returns its metadata.
+
+        Raises:
+            FatalError: `ICEBERG_REFUSED`: Iceberg can't represent the Delta table.
+        """
+        files = self._tracked_files()
+        model = self._model()
+        entries = [self._data_entry(file, model) for file in files]
+        manifests = [self._manifest(model, _DATA, entries)] if entries else []
+        if vectors := self._vector_entries(files, model):
+            manifests.append(self._manifest(model, _DELETES, vectors))
+        first = int(self._continued.get("next-row-id") or 0)
+        path = self._write_list(manifests, first)
+        next_row_id = max(first, *(file.first_row_id + file.rows for file in files), 0)
+        return self._metadata(model, path, first, next_row_id)
+
+    def _tracked_files(self) -> list[TrackedFile]:
+        self._require_representable()
+        snapshot = TableSnapshot(self.evolution.source, self.log, schema_of(self.log.schema), self.evolution.storage)
+        files = []
+        for file in snapshot.files:
+            add = file.add or {}
+            rows = json.loads(add.get("stats") or "{}").get("numRecords")
+            if rows is None:
+                raise self._refused(f"the Delta log has no row count, e.g. of {file.path}", ROWS_REMEDY)
+            if add.get("baseRowId") is None or add.get("defaultRowCommitVersion") is None:
+                raise self._refused(f"the Delta log has no row ids, e.g. of {file.path}", _TRACKING_REMEDY)
+            partition = tuple(file.values.get(name) for name in self.log.partition_by)
+            path = absolute(self.evolution.source, file.stored_path)
+            files.append(
+                TrackedFile(path, file.size, rows, partition, add["baseRowId"], add["defaultRowCommitVersion"],
+                            file.vector)
+            )  # fmt: skip
+        return files
+
+    def _require_representable(self) -> None:
+        schema = self._delta_schema
+        require_plain(
+            schema, self.log.reader_features - {VECTORS}, self.log.properties, self.log.partition_by,
+            self.evolution.source,
+        )  # fmt: skip
+        taken = sorted(field.name for field in schema.fields if field.name.lower() in RESERVED)
+        if taken:
+            remedy = "rename it in the source, exclude the column, or write iceberg: true"
+            raise self._refused(f"its column {taken[0]} has a name that Iceberg reserves", remedy)
+        if not is_on(self.log.properties, ROW_TRACKING) or not all(map(self.log.properties.get, _MATERIALIZED)):
+            raise self._refused("the Delta table has no row tracking", _TRACKING_REMEDY)
+
+    def _refused(self, what: str, remedy: str) -> FatalError:
+        return FatalError(REFUSED_CODE, what, where=self.evolution.source, remedy=remedy)
+
+    @cached_property
+    def _delta_schema(self) -> Any:
+        import deltalake  # noqa: PLC0415 - most runs on Spark don't need it
+
+        return deltalake.Schema.from_json(self.log.schema)
+
+    @cached_property
+    def _continued(self) -> Mapping[str, Any]:
+        """The metadata that the version continues; empty where the Delta table is another one, as after a reload."""
+        known = self.held.get("properties", {}).get(DELTA_TABLE, self.log.metadata["id"])
+        is_later = self.held.get("last-sequence-number", 0) < self.log.version
+        return self.held if known == self.log.metadata["id"] and is_later else {}
+
+    def _model(self) -> Any:
+        """pyiceberg's model of the table, without snapshots and of version 2, the newest that it can change."""
+        metadata = self.evolution.empty()
+        if self._continued:
+            kept = {name: value for name, value in self._continued.items() if name not in _CHANGING}
+            metadata = parsed(json.dumps({**kept, "format-version": V2}).encode())
+        table = self.evolution.opened(metadata, VersionedCatalog(self.evolution.versions, 0))
+        columns = arrow_columns(self._delta_schema)
+        transaction = self.evolution.evolved(table, columns, self.log.partition_by)
+        mapping = json.loads(transaction.table_metadata.schema().name_mapping.model_dump_json())
+        mapping += [
+            {"field-id": number, "names": [self.log.properties[name]]} for name, number in _MATERIALIZED.items()
+        ]
+        known = {DELTA_VERSION: str(self.log.version), DELTA_TABLE: self.log.metadata["id"]}
+        transaction.set_properties({NAME_MAPPING: json.dumps(mapping), **known})
+        return transaction.table_metadata
+
+    def _snapshot_id(self, version: int) -> int:
+        """Of a version of the Delta table, whether or not it was published."""
+        digest = hashlib.sha256(f"{self.log.metadata['id']} {version}".encode()).digest()
+        return int.from_bytes(digest[:8]) >> 1
+
+    def _entry(self, version: int, data_file: Mapping[str, Any]) -> Entry:
+        status = _ADDED if version == self.log.version else _EXISTING
+        return {
+            "status": status, "snapshot_id": self._snapshot_id(version), "sequence_number": version,
+            "file_sequence_number": version, "data_file": data_file,
+        }  # fmt: skip
+
+    def _data_entry(self, file: TrackedFile, model: Any) -> Entry:
+        """Without column bounds, so that the metadata contains no values but those of partitions."""
+        return self._entry(
+            file.sequence,
+            {"content": _DATA, "file_path": file.path, "file_format": "PARQUET",
+             "partition": partition_of(file.partition, model.spec(), model.schema()), "record_count": file.rows,
+             "file_size_in_bytes": file.size, "first_row_id": file.first_row_id},
+        )  # fmt: skip
+
+    def _vector_entries(self, files: Sequence[TrackedFile], model: Any) -> list[Entry]:
+        """Copies those vectors that the version before did not name."""
+        storage, source = self.evolution.storage, self.evolution.source
+        held, entries, new = self._held_vectors(), [], []
+        for file in files:
+            if file.vector is None:
+                continue
+            made = puffin.vector_file(self.evolution.versions.folder, file.path, file.vector)
+            if made.path not in held:
+                new.append((file.vector, made))
+            data_file = {
+                "content": _DELETES, "file_path": made.path, "file_format": "PUFFIN",
+                "partition": partition_of(file.partition, model.spec(), model.schema()), "record_count": made.rows,
+                "file_size_in_bytes": made.size, "referenced_data_file": file.path, "content_offset": puffin.START,
+                "content_size_in_bytes": made.length,
+            }  # fmt: skip
+            entries.append(self._entry(held.get(made.path, self.log.version), data_file))
+        with ThreadPoolExecutor(_COPIES_AT_ONCE, thread_name_prefix="vectors") as pool:
+            list(pool.map(lambda one: puffin.copy_vector(storage, source, *one), new))
+        return entries
+
+    def _held_vectors(self) -> dict[str, int]:
+        """Files of vectors of the version before, each with the Delta version that it is known since."""
+        if self._continued.get("format-version") != V3:
+            return {}
+        io, snapshot = StoreIO(self.evolution.storage), parsed(json.dumps(self._continued).encode()).current_snapshot()
+        deletes = (one for one in snapshot.manifests(io) if one.content == _DELETES)
+        entries = (entry for manifest in deletes for entry in manifest.fetch_manifest_entry(io))
+        return {entry.data_file.file_path: entry.sequence_number for entry in entries}
+
+    def _manifest(self, model: Any, content: int, entries: Sequence[Entry]) -> Mapping[str, Any]:
+        """Write a manifest; returns its entry of the list of manifests."""
+        kinds, files = importlib.import_module("pyiceberg.manifest"), importlib.import_module("pyiceberg.avro.file")
+        path, spec, schema = self._new_path(f"-m{content}.avro"), model.spec(), model.schema()
+        typed = kinds.data_file_with_partition(spec.partition_type(schema), V3)
+        about = {
+            "schema": schema.model_dump_json(), "schema-id": str(schema.schema_id),
+            "partition-spec": json.dumps([json.loads(field.model_dump_json()) for field in spec.fields]),
+            "partition-spec-id": str(spec.spec_id), "format-version": str(V3), "content": ("data", "deletes")[content],
+        }  # fmt: skip
+        kind = kinds.manifest_entry_schema_with_data_file(V3, typed)
+        records = [_record(kinds, entry) for entry in entries]
+        size = self._write(files.AvroOutputFile, path, kind, "manifest_entry", records, about)
+        rows = {status: [e["data_file"]["record_count"] for e in entries if e["status"] == status] for status in (0, 1)}
+        partitions = [entry["data_file"]["partition"] for entry in entries]
+        return {
+            "manifest_path": path, "manifest_length": size, "partition_spec_id": spec.spec_id, "content": content,
+            "sequence_number": self.log.version, "min_sequence_number": min(e["sequence_number"] for e in entries),
+            "added_snapshot_id": self._snapshot_id(self.log.version), "added_files_count": len(rows[_ADDED]),
+            "existing_files_count": len(rows[_EXISTING]), "deleted_files_count": 0,
+            "added_rows_count": sum(rows[_ADDED]), "existing_rows_count": sum(rows[_EXISTING]),
+            "deleted_rows_count": 0, "partitions": kinds.construct_partition_summaries(spec, schema, partitions),
+        }  # fmt: skip
+
+    def _write_list(self, manifests: Sequence[Mapping[str, Any]], first_row_id: int) -> str:
+        """Write the list of manifests; returns its path.
+
+        Args:
+            first_row_id: of rows of files without one, of which there are none.
+        """
+        kinds, files = importlib.import_module("pyiceberg.manifest"), importlib.import_module("pyiceberg.avro.file")
+        number = self._snapshot_id(self.log.version)
+        path = self._new_path(".avro", f"snap-{number}-")
+        of_data = {"first_row_id": first_row_id}
+        records = [
+            kinds.ManifestFile.from_args(V3, **one, **(of_data if one["content"] == _DATA else {})) for one in manifests
+        ]
+        about = {
+            "snapshot-id": str(number), "parent-snapshot-id": "null", "sequence-number": str(self.log.version),
+            "format-version": str(V3), "first-row-id": str(first_row_id),
+        }  # fmt: skip
+        self._write(files.AvroOutputFile, path, kinds.MANIFEST_LIST_FILE_SCHEMAS[V3], "manifest_file", records, about)
+        return path
+
+    def _write(
+        self, writer: Callable[..., Any], path: str, kind: Any, name: str, records: Sequence[Any], about: dict[str, str]
+    ) -> int:
+        """Write an Avro file; returns its size."""
+        file = StoreIO(self.evolution.storage).new_output(path)
+        with writer(output_file=file, file_schema=kind, schema_name=name, metadata=about) as stream:
+            stream.write_block(records)
+        return len(file)
+
+    def _new_path(self, ending: str, beginning: str = "") -> str:
+        return join(self.evolution.versions.folder, f"{beginning}{uuid4()}{ending}")
+
+    def _metadata(self, model: Any, manifests: str, first: int, next_row_id: int) -> bytes:
+        known, number = json.loads(model.model_dump_json()), self._snapshot_id(self.log.version)
+        now = max(int(time.time() * 1000), self._continued.get("last-updated-ms", 0))
+        snapshot = {
+            "snapshot-id": number, "sequence-number": self.log.version, "timestamp-ms": now, "manifest-list": manifests,
+            "schema-id": known["current-schema-id"], "first-row-id": first, "added-rows": next_row_id - first,
+            "summary": {"operation": "overwrite"},
+        }  # fmt: skip
+        metadata = {
+            **known, "format-version": V3, "last-sequence-number": self.log.version, "last-updated-ms": now,
+            "current-snapshot-id": number, "next-row-id": next_row_id, "snapshots": [snapshot],
+            "refs": {"main": {"snapshot-id": number, "type": "branch"}},
+            "snapshot-log": [{"snapshot-id": number, "timestamp-ms": now}], "metadata-log": [],
+        }  # fmt: skip
+        return json.dumps(metadata).encode()
+
+
+_TRACKING_REMEDY = (
+    "a batch with new files turns it on, else ALTER TABLE ... SET TBLPROPERTIES ('delta.enableRowTracking' = 'true'); "
+    "or write iceberg: true"
+)
+
+
+def _record(kinds: Any, entry: Entry) -> Any:
+    """pyiceberg's record of an entry."""
+    file = kinds.DataFile.from_args(V3, **entry["data_file"])
+    return kinds.ManifestEntry.from_args(V3, **{**entry, "data_file": file})
