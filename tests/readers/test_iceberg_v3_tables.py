@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import random
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,14 @@ import pytest
 
 pytest.importorskip("pyiceberg")
 
+from airflow_gddl.stores import Storage
+from spark_jobs.features.iceberg.publishing import IcebergPublisher
+from spark_jobs.tables.iceberg_metadata import MetadataVersions
 from tests.conftest import LocalPort
 from tests.harness.engine_port import EngineName
-from tests.readers.tracked_lake import SPEC, TrackedTable, require_alike
+from tests.readers import iceberg_v3
+from tests.readers.row_lineage import Lineage, lineage
+from tests.readers.tracked_lake import SPEC, Change, TrackedTable, require_alike
 
 pytestmark = pytest.mark.timeout(900)
 PLACES: tuple[EngineName, ...] = ("many",)
@@ -23,6 +31,13 @@ PLACES: tuple[EngineName, ...] = ("many",)
 @pytest.fixture(params=PLACES)
 def port(request: pytest.FixtureRequest) -> LocalPort:
     return LocalPort(request.param)
+
+
+def of_delta(path: str, port: LocalPort) -> Lineage:
+    """Row ids and versions as Delta in Spark has them."""
+    rows = port.spark.for_table().read.format("delta").load(path)
+    found = rows.select("id", "_metadata.row_id", "_metadata.row_commit_version").collect()
+    return {row[0]: (row[1], row[2]) for row in found}
 
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
@@ -43,3 +58,54 @@ def test_readers_of_both_formats_find_the_same_rows(tmp_path: Path, port: LocalP
             if kind == "replica":
                 alive = {row["id"] for row in rows if not row["_gddl"].get("deleted")}
                 assert alive == table.live, step
+                assert lineage(table.versions()) == of_delta(table.layout.replica, port), step
+    has_vectors = bool(list(Path(table.iceberg()).rglob("*.puffin")))
+    assert has_vectors == (table.spec.size == "large")
+
+
+def test_an_updated_row_keeps_its_id(tmp_path: Path, port: LocalPort) -> None:
+    table = TrackedTable(tmp_path, port, replace(SPEC, history=False))
+    table.load()
+    table.land([Change("I", 50, 1, "new")])
+    table.run()
+    before = lineage(table.versions())
+    table.land([Change("U", 5, 1, "changed"), Change("D", 6, 1, None), Change("I", 99, 1, "new")])
+    table.run()
+    after = lineage(table.versions())
+    assert after.keys() == before.keys() - {6} | {99}
+    kept = after.keys() & before.keys()
+    assert {key: after[key][0] for key in kept} == {key: before[key][0] for key in kept}
+    changed = {key for key in kept if after[key] != before[key]}
+    assert changed == {5}
+    assert after[5][1] > before[5][1]
+    assert after[99][0] not in {row_id for row_id, _ in before.values()}
+
+
+def test_versions_between_two_publications_are_as_if_expired(tmp_path: Path) -> None:
+    """A batch makes several commits of Delta, and is published once."""
+    port, draw, path = LocalPort("many"), random.Random(3), str(tmp_path / "t")  # noqa: S311 - a history, no secret
+    publisher = IcebergPublisher(Storage(), path, MetadataVersions(Storage(), str(tmp_path / "iceberg")), 3)
+    spark = port.spark.for_table()
+    iceberg_v3.create(spark, path)
+    spark.sql(f"INSERT INTO delta.`{path}` SELECT id, concat(id, ' of 1') FROM range(40)")
+    names: list[set[str]] = []
+    for number in range(1, 6):
+        for _ in range(draw.randint(1, 3)):
+            if draw.random() < 0.2:
+                spark.sql(f"OPTIMIZE delta.`{path}`")
+            held = draw.sample(range(60), 6)
+            rows = [(key, f"{key} of {number}", "D" if n < 2 else "U") for n, key in enumerate(held)]
+            spark.createDataFrame(rows, "id long, name string, op string").createOrReplaceTempView("changes")
+            spark.sql(iceberg_v3.MERGE.format(path))
+        assert publisher.publish()
+        assert not publisher.publish()
+        assert lineage(publisher.versions) == of_delta(path, port)
+        names.append({file.name for file in Path(publisher.versions.folder).glob("*.puffin")})
+    assert all(earlier <= later for earlier, later in pairwise(names))
+    published = [json.loads(publisher.versions.read(n)) for n in range(1, publisher.versions.newest() + 1)]
+    sequences = [metadata["last-sequence-number"] for metadata in published]
+    assert sequences == sorted(set(sequences))
+    assert max(b - a for a, b in pairwise(sequences)) > 1
+    assert len({metadata["table-uuid"] for metadata in published}) == 1
+    for a, b in pairwise(published):
+        assert b["snapshots"][0]["first-row-id"] == a["next-row-id"] <= b["next-row-id"]

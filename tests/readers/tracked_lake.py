@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +121,6 @@ def rows_of(table: pa.Table) -> Rows:
     return sorted(rows, key=lambda row: str(list(row.values())))
 
 
-@dataclass(frozen=True)
-class Reader:
-    """Reads a table, of which it is told the path and the folder of its Iceberg metadata, by a filter of SQL."""
-
-    read: Callable[[str, MetadataVersions, str], pa.Table] = field(repr=False)
-
-
 def _deltalake(path: str, _: MetadataVersions, where: str) -> pa.Table:
     found = QueryBuilder().register("t", DeltaTable(path)).execute(f"SELECT * FROM t WHERE {where}")
     return pa.table(found.read_all())
@@ -163,7 +156,3 @@ def require_alike(table: TrackedTable, kind: str = "replica") -> Rows:
         for name, read in READERS.items():
             assert rows_of(read(path, versions, where)) == wanted, (name, where)
     return rows_of(whole)
-
-
-def soft(spec: TableSpec) -> TableSpec:
-    return replace(spec, delete="soft")

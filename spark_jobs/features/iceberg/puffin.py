@@ -17,8 +17,6 @@ from spark_jobs.tables.deletion_vectors import FRAME, Descriptor, framed
 _MAGIC = b"PFA1"
 _ROW_POSITION = 2_147_483_645
 """Iceberg's number of the column that a vector is of."""
-START = len(_MAGIC)
-"""Where the bitmap is in a file."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +27,7 @@ class VectorFile:
         path: made of the data file and its vector, so that a vector that stays is not copied again.
         size: of the file, in bytes.
         length: of the bitmap in it, with its size and checksum.
+        start: of the bitmap in it.
     """
 
     path: str
@@ -36,6 +35,7 @@ class VectorFile:
     size: int
     length: int
     rows: int
+    start: int = len(_MAGIC)
 
 
 def vector_file(folder: str, data_file: str, vector: Descriptor) -> VectorFile:
@@ -43,7 +43,7 @@ def vector_file(folder: str, data_file: str, vector: Descriptor) -> VectorFile:
     known = [data_file, vector["storageType"], vector["pathOrInlineDv"], vector.get("offset") or 0]
     path = join(folder, f"dv-{hashlib.sha256(json.dumps(known).encode()).hexdigest()[:40]}.puffin")
     length, rows = int(vector["sizeInBytes"]) + FRAME, int(vector["cardinality"])
-    return VectorFile(path, data_file, START + length + len(_footer(data_file, length, rows)), length, rows)
+    return VectorFile(path, data_file, len(_MAGIC) + length + len(_footer(data_file, length, rows)), length, rows)
 
 
 def copy_vector(storage: Storage, source: str, vector: Descriptor, file: VectorFile) -> None:
@@ -59,7 +59,7 @@ def copy_vector(storage: Storage, source: str, vector: Descriptor, file: VectorF
 def _footer(data_file: str, length: int, rows: int) -> bytes:
     blob = {
         "type": "deletion-vector-v1", "fields": [_ROW_POSITION], "snapshot-id": -1, "sequence-number": -1,
-        "offset": START, "length": length,
+        "offset": len(_MAGIC), "length": length,
         "properties": {"referenced-data-file": data_file, "cardinality": str(rows)},
     }  # fmt: skip
     text = json.dumps({"blobs": [blob], "properties": {"created-by": "airflow-gddl"}}).encode()

@@ -8,21 +8,19 @@ published look like snapshots that were expired.
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
-from uuid import uuid4
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features.iceberg import REFUSED_CODE, RESERVED, ROW_TRACKING, V2, V3
-from airflow_gddl.contract.layout import join
 from spark_jobs.features.iceberg import puffin
 from spark_jobs.features.iceberg.evolution import NAME_MAPPING, Evolution, partition_of
+from spark_jobs.features.iceberg.manifests import ADDED, DATA, DELETES, EXISTING, Entry, SnapshotFiles
 from spark_jobs.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_columns, require_plain
 from spark_jobs.rules.arrays import schema_of
 from spark_jobs.tables.delta_log import is_on
@@ -36,13 +34,9 @@ _MATERIALIZED = {
 }
 """Properties of a Delta table that name columns of its data files, which its schema lacks, and Iceberg's numbers of
 them: `_row_id` and `_last_updated_sequence_number`."""
-_EXISTING, _ADDED = 0, 1
-_DATA, _DELETES = 0, 1
 _COPIES_AT_ONCE = 8
 _CHANGING = frozenset({"snapshots", "refs", "snapshot-log", "metadata-log", "current-snapshot-id", "next-row-id"})
 """Fields of metadata that each version has anew."""
-Entry = Mapping[str, Any]
-"""Fields of a `manifest_entry`, those of its `data_file` among them as a mapping."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +70,7 @@ def is_current(held: Mapping[str, Any], log: ReplayedLog) -> bool:
 def stored_vectors(snapshot: Any, io: StoreIO) -> Iterator[str]:
     """Paths of the files of vectors that a snapshot (pyiceberg's) names."""
     for manifest in snapshot.manifests(io):
-        if manifest.content == _DELETES:
+        if manifest.content == DELETES:
             yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io))
 
 
@@ -98,16 +92,17 @@ class NextVersion:
         Raises:
             FatalError: `ICEBERG_REFUSED`: Iceberg can't represent the Delta table.
         """
-        files = self._tracked_files()
-        model = self._model()
-        entries = [self._data_entry(file, model) for file in files]
-        manifests = [self._manifest(model, _DATA, entries)] if entries else []
-        if vectors := self._vector_entries(files, model):
-            manifests.append(self._manifest(model, _DELETES, vectors))
+        files, model = self._tracked_files(), self._model()
+        number = self._snapshot_id(self.log.version)
+        made = SnapshotFiles(self._io, self.evolution.versions.folder, model, self.log.version, number)
+        manifests = []
+        if files:
+            manifests.append(made.manifest(DATA, [self._data_entry(file, model) for file in files]))
+        if deletes := self._vector_entries(files, model):
+            manifests.append(made.manifest(DELETES, deletes))
         first = int(self._continued.get("next-row-id") or 0)
-        path = self._write_list(manifests, first)
-        next_row_id = max(first, *(file.first_row_id + file.rows for file in files), 0)
-        return self._metadata(model, path, first, next_row_id)
+        next_row_id = max([first, *(file.first_row_id + file.rows for file in files)])
+        return self._metadata(model, made.listed(manifests, first), first, next_row_id)
 
     def _tracked_files(self) -> list[TrackedFile]:
         self._require_representable()
@@ -143,6 +138,10 @@ class NextVersion:
 
     def _refused(self, what: str, remedy: str) -> FatalError:
         return FatalError(REFUSED_CODE, what, where=self.evolution.source, remedy=remedy)
+
+    @property
+    def _io(self) -> StoreIO:
+        return StoreIO(self.evolution.storage)
 
     @cached_property
     def _delta_schema(self) -> Any:
@@ -180,7 +179,7 @@ class NextVersion:
         return int.from_bytes(digest[:8]) >> 1
 
     def _entry(self, version: int, data_file: Mapping[str, Any]) -> Entry:
-        status = _ADDED if version == self.log.version else _EXISTING
+        status = ADDED if version == self.log.version else EXISTING
         return {
             "status": status, "snapshot_id": self._snapshot_id(version), "sequence_number": version,
             "file_sequence_number": version, "data_file": data_file,
@@ -190,96 +189,49 @@ class NextVersion:
         """Without column bounds, so that the metadata contains no values but those of partitions."""
         return self._entry(
             file.sequence,
-            {"content": _DATA, "file_path": file.path, "file_format": "PARQUET",
+            {"content": DATA, "file_path": file.path, "file_format": "PARQUET",
              "partition": partition_of(file.partition, model.spec(), model.schema()), "record_count": file.rows,
              "file_size_in_bytes": file.size, "first_row_id": file.first_row_id},
         )  # fmt: skip
 
     def _vector_entries(self, files: Sequence[TrackedFile], model: Any) -> list[Entry]:
-        """Copies those vectors that the version before did not name."""
-        storage, source = self.evolution.storage, self.evolution.source
-        held, entries, new = self._held_vectors(), [], []
-        for file in files:
-            if file.vector is None:
-                continue
-            made = puffin.vector_file(self.evolution.versions.folder, file.path, file.vector)
-            if made.path not in held:
-                new.append((file.vector, made))
+        held, entries = self._held_vectors(), []
+        for file, vector in self.vector_files(files, held):
             data_file = {
-                "content": _DELETES, "file_path": made.path, "file_format": "PUFFIN",
-                "partition": partition_of(file.partition, model.spec(), model.schema()), "record_count": made.rows,
-                "file_size_in_bytes": made.size, "referenced_data_file": file.path, "content_offset": puffin.START,
-                "content_size_in_bytes": made.length,
+                "content": DELETES, "file_path": vector.path, "file_format": "PUFFIN",
+                "partition": partition_of(file.partition, model.spec(), model.schema()), "record_count": vector.rows,
+                "file_size_in_bytes": vector.size, "referenced_data_file": file.path, "content_offset": vector.start,
+                "content_size_in_bytes": vector.length,
             }  # fmt: skip
-            entries.append(self._entry(held.get(made.path, self.log.version), data_file))
+            entries.append(self._entry(held.get(vector.path, self.log.version), data_file))
+        return entries
+
+    def vector_files(
+        self, files: Sequence[TrackedFile], held: Container[str]
+    ) -> list[tuple[TrackedFile, puffin.VectorFile]]:
+        """Data files that have lost rows, each with its copied vector.
+
+        Args:
+            held: copies that the version before named, which are not written again.
+        """
+        storage, source = self.evolution.storage, self.evolution.source
+        folder = self.evolution.versions.folder
+        made = [
+            (file, file.vector, puffin.vector_file(folder, file.path, file.vector)) for file in files if file.vector
+        ]
+        new = [(vector, copied) for _, vector, copied in made if copied.path not in held]
         with ThreadPoolExecutor(_COPIES_AT_ONCE, thread_name_prefix="vectors") as pool:
             list(pool.map(lambda one: puffin.copy_vector(storage, source, *one), new))
-        return entries
+        return [(file, copied) for file, _, copied in made]
 
     def _held_vectors(self) -> dict[str, int]:
         """Files of vectors of the version before, each with the Delta version that it is known since."""
         if self._continued.get("format-version") != V3:
             return {}
-        io, snapshot = StoreIO(self.evolution.storage), parsed(json.dumps(self._continued).encode()).current_snapshot()
-        deletes = (one for one in snapshot.manifests(io) if one.content == _DELETES)
-        entries = (entry for manifest in deletes for entry in manifest.fetch_manifest_entry(io))
+        snapshot = parsed(json.dumps(self._continued).encode()).current_snapshot()
+        deletes = (one for one in snapshot.manifests(self._io) if one.content == DELETES)
+        entries = (entry for manifest in deletes for entry in manifest.fetch_manifest_entry(self._io))
         return {entry.data_file.file_path: entry.sequence_number for entry in entries}
-
-    def _manifest(self, model: Any, content: int, entries: Sequence[Entry]) -> Mapping[str, Any]:
-        """Write a manifest; returns its entry of the list of manifests."""
-        kinds, files = importlib.import_module("pyiceberg.manifest"), importlib.import_module("pyiceberg.avro.file")
-        path, spec, schema = self._new_path(f"-m{content}.avro"), model.spec(), model.schema()
-        typed = kinds.data_file_with_partition(spec.partition_type(schema), V3)
-        about = {
-            "schema": schema.model_dump_json(), "schema-id": str(schema.schema_id),
-            "partition-spec": json.dumps([json.loads(field.model_dump_json()) for field in spec.fields]),
-            "partition-spec-id": str(spec.spec_id), "format-version": str(V3), "content": ("data", "deletes")[content],
-        }  # fmt: skip
-        kind = kinds.manifest_entry_schema_with_data_file(V3, typed)
-        records = [_record(kinds, entry) for entry in entries]
-        size = self._write(files.AvroOutputFile, path, kind, "manifest_entry", records, about)
-        rows = {status: [e["data_file"]["record_count"] for e in entries if e["status"] == status] for status in (0, 1)}
-        partitions = [entry["data_file"]["partition"] for entry in entries]
-        return {
-            "manifest_path": path, "manifest_length": size, "partition_spec_id": spec.spec_id, "content": content,
-            "sequence_number": self.log.version, "min_sequence_number": min(e["sequence_number"] for e in entries),
-            "added_snapshot_id": self._snapshot_id(self.log.version), "added_files_count": len(rows[_ADDED]),
-            "existing_files_count": len(rows[_EXISTING]), "deleted_files_count": 0,
-            "added_rows_count": sum(rows[_ADDED]), "existing_rows_count": sum(rows[_EXISTING]),
-            "deleted_rows_count": 0, "partitions": kinds.construct_partition_summaries(spec, schema, partitions),
-        }  # fmt: skip
-
-    def _write_list(self, manifests: Sequence[Mapping[str, Any]], first_row_id: int) -> str:
-        """Write the list of manifests; returns its path.
-
-        Args:
-            first_row_id: of rows of files without one, of which there are none.
-        """
-        kinds, files = importlib.import_module("pyiceberg.manifest"), importlib.import_module("pyiceberg.avro.file")
-        number = self._snapshot_id(self.log.version)
-        path = self._new_path(".avro", f"snap-{number}-")
-        of_data = {"first_row_id": first_row_id}
-        records = [
-            kinds.ManifestFile.from_args(V3, **one, **(of_data if one["content"] == _DATA else {})) for one in manifests
-        ]
-        about = {
-            "snapshot-id": str(number), "parent-snapshot-id": "null", "sequence-number": str(self.log.version),
-            "format-version": str(V3), "first-row-id": str(first_row_id),
-        }  # fmt: skip
-        self._write(files.AvroOutputFile, path, kinds.MANIFEST_LIST_FILE_SCHEMAS[V3], "manifest_file", records, about)
-        return path
-
-    def _write(
-        self, writer: Callable[..., Any], path: str, kind: Any, name: str, records: Sequence[Any], about: dict[str, str]
-    ) -> int:
-        """Write an Avro file; returns its size."""
-        file = StoreIO(self.evolution.storage).new_output(path)
-        with writer(output_file=file, file_schema=kind, schema_name=name, metadata=about) as stream:
-            stream.write_block(records)
-        return len(file)
-
-    def _new_path(self, ending: str, beginning: str = "") -> str:
-        return join(self.evolution.versions.folder, f"{beginning}{uuid4()}{ending}")
 
     def _metadata(self, model: Any, manifests: str, first: int, next_row_id: int) -> bytes:
         known, number = json.loads(model.model_dump_json()), self._snapshot_id(self.log.version)
@@ -302,9 +254,3 @@ _TRACKING_REMEDY = (
     "a batch with new files turns it on, else ALTER TABLE ... SET TBLPROPERTIES ('delta.enableRowTracking' = 'true'); "
     "or write iceberg: true"
 )
-
-
-def _record(kinds: Any, entry: Entry) -> Any:
-    """pyiceberg's record of an entry."""
-    file = kinds.DataFile.from_args(V3, **entry["data_file"])
-    return kinds.ManifestEntry.from_args(V3, **{**entry, "data_file": file})
