@@ -495,10 +495,10 @@ def answer(read: Read, folder: Path, kind: str, versions: Sequence[int] = ()) ->
     return "reads, with row ids" if with_ids else "reads"
 
 
-def ask(package: str, folder: Path) -> dict[str, dict[str, str]]:
-    """What each reader of a package says to each kind of vectors."""
+def ask(package: str, folder: Path, *tables: str) -> dict[str, dict[str, str]]:
+    """What each reader of a package says to each table of a folder, by default to each kind of vectors."""
     readers = {name: of() for name, of in READERS[package].items()}
-    kinds = [kind for kind in (*VECTORS, MERGED) if (folder / kind).is_dir()]
+    kinds = [kind for kind in tables or (*VECTORS, MERGED) if (folder / kind).is_dir()]
     return {name: {kind: answer(read, folder, kind) for kind in kinds} for name, read in readers.items()}
 
 
@@ -509,10 +509,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--make", type=Path, metavar="FOLDER")
     parser.add_argument("--seed", type=int, default=0, help="of the history")
     parser.add_argument("--spark", action="store_true", help="with a table that the Spark of this project writes")
-    parser.add_argument("--ask", nargs=2, metavar=("PACKAGE", "FOLDER"))
+    parser.add_argument("--ask", nargs="+", metavar="PACKAGE FOLDER [TABLE ...]")
     given = parser.parse_args(arguments)
     if given.ask:
-        print(json.dumps(ask(given.ask[0], Path(given.ask[1]))))
+        print(json.dumps(ask(given.ask[0], Path(given.ask[1]), *given.ask[2:])))
         return 0
     if given.make:
         make(given.make, given.seed)

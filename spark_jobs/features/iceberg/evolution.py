@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,12 @@ from airflow_gddl.stores import Storage
 from spark_jobs.tables.iceberg_metadata import MetadataVersions, StoreIO, VersionedCatalog
 
 NAME_MAPPING = "schema.name-mapping.default"
+MATERIALIZED = {
+    "delta.rowTracking.materializedRowIdColumnName": 2_147_483_540,
+    "delta.rowTracking.materializedRowCommitVersionColumnName": 2_147_483_539,
+}
+"""Properties of a Delta table that name columns of its data files, which its schema lacks, and Iceberg's numbers of
+them: `_row_id` and `_last_updated_sequence_number`."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,20 @@ class Evolution:
     def _without_files(self, table: Any) -> Any:
         none: dict[str, Any] = {"snapshots": [], "refs": {}, "current_snapshot_id": None, "snapshot_log": []}
         return self.opened(table.metadata.model_copy(update=none), table.catalog)
+
+
+def name_mapping(transaction: Any, properties: Mapping[str, str | None]) -> str:
+    """Iceberg's numbers of the columns of data files, which have none, by name, as JSON.
+
+    Args:
+        properties: of the Delta table; the columns of its row tracking are named, too, since pyiceberg reads no file
+            with a column that isn't.
+    """
+    mapping = json.loads(transaction.table_metadata.schema().name_mapping.model_dump_json())
+    mapping += [
+        {"field-id": n, "names": [properties[name]]} for name, n in MATERIALIZED.items() if properties.get(name)
+    ]
+    return json.dumps(mapping)
 
 
 def partition_of(values: Sequence[Any], spec: Any, schema: Any) -> Any:

@@ -15,7 +15,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.features.iceberg import REFUSED_CODE, V2, V3
 from airflow_gddl.contract.layout import table_url
 from airflow_gddl.stores import Storage
-from spark_jobs.features.iceberg.evolution import NAME_MAPPING, Evolution, partition_of
+from spark_jobs.features.iceberg.evolution import NAME_MAPPING, Evolution, name_mapping, partition_of
 from spark_jobs.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_columns, require_plain
 from spark_jobs.features.iceberg.version_3 import NextVersion, is_current, stored_vectors
 from spark_jobs.tables.iceberg_metadata import DELTA_VERSION, MetadataVersions, StoreIO, VersionedCatalog, parsed
@@ -129,7 +129,7 @@ class IcebergPublisher:
         stored = _files_of(transaction, table.io)
         removed = [file for path, file in stored.items() if path not in files]
         new = [file for path, file in files.items() if path not in stored]
-        mapping = transaction.table_metadata.schema().name_mapping.model_dump_json()
+        mapping = name_mapping(transaction, delta.metadata().configuration or {})
         transaction.set_properties({NAME_MAPPING: mapping, DELTA_VERSION: str(delta.version())})
         if removed or new or transaction.table_metadata.current_snapshot() is None:
             with transaction.update_snapshot().overwrite() as snapshot:

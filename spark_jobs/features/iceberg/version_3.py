@@ -19,7 +19,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features.iceberg import REFUSED_CODE, RESERVED, ROW_TRACKING, V2, V3
 from spark_jobs.features.iceberg import puffin
-from spark_jobs.features.iceberg.evolution import NAME_MAPPING, Evolution, partition_of
+from spark_jobs.features.iceberg.evolution import MATERIALIZED, NAME_MAPPING, Evolution, name_mapping, partition_of
 from spark_jobs.features.iceberg.manifests import ADDED, DATA, DELETES, EXISTING, Entry, SnapshotFiles
 from spark_jobs.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_columns, require_plain
 from spark_jobs.rules.arrays import schema_of
@@ -28,12 +28,6 @@ from spark_jobs.tables.iceberg_metadata import DELTA_TABLE, DELTA_VERSION, Store
 from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.snapshots import VECTORS, TableSnapshot
 
-_MATERIALIZED = {
-    "delta.rowTracking.materializedRowIdColumnName": 2_147_483_540,
-    "delta.rowTracking.materializedRowCommitVersionColumnName": 2_147_483_539,
-}
-"""Properties of a Delta table that name columns of its data files, which its schema lacks, and Iceberg's numbers of
-them: `_row_id` and `_last_updated_sequence_number`."""
 _COPIES_AT_ONCE = 8
 _CHANGING = frozenset({"snapshots", "refs", "snapshot-log", "metadata-log", "current-snapshot-id", "next-row-id"})
 """Fields of metadata that each version has anew."""
@@ -133,7 +127,7 @@ class NextVersion:
         if taken:
             remedy = "rename it in the source, exclude the column, or write iceberg: true"
             raise self._refused(f"its column {taken[0]} has a name that Iceberg reserves", remedy)
-        if not is_on(self.log.properties, ROW_TRACKING) or not all(map(self.log.properties.get, _MATERIALIZED)):
+        if not is_on(self.log.properties, ROW_TRACKING) or not all(map(self.log.properties.get, MATERIALIZED)):
             raise self._refused("the Delta table has no row tracking", _TRACKING_REMEDY)
 
     def _refused(self, what: str, remedy: str) -> FatalError:
@@ -165,12 +159,9 @@ class NextVersion:
         table = self.evolution.opened(metadata, VersionedCatalog(self.evolution.versions, 0))
         columns = arrow_columns(self._delta_schema)
         transaction = self.evolution.evolved(table, columns, self.log.partition_by)
-        mapping = json.loads(transaction.table_metadata.schema().name_mapping.model_dump_json())
-        mapping += [
-            {"field-id": number, "names": [self.log.properties[name]]} for name, number in _MATERIALIZED.items()
-        ]
         known = {DELTA_VERSION: str(self.log.version), DELTA_TABLE: self.log.metadata["id"]}
-        transaction.set_properties({NAME_MAPPING: json.dumps(mapping), **known})
+        mapping = name_mapping(transaction, self.log.properties)
+        transaction.set_properties({NAME_MAPPING: mapping, **known})
         return transaction.table_metadata
 
     def _snapshot_id(self, version: int) -> int:
