@@ -6,11 +6,11 @@ import functools
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from airflow_gddl.contract.features import properties_of
+from airflow_gddl.contract.features import properties_of, with_properties
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, is_complex, parse_type, quoted
 from spark_jobs.plan.table_schema import EVENT_FIELDS, GDDL, Column, TableSchema
 from spark_jobs.rules import quarantine
@@ -253,11 +253,6 @@ def definitions(schema: TableSchema, layout: Layout, tier: TierSpec) -> tuple[Ta
     return (*tables, history(schema, layout.history, tier)) if schema.spec.history else tuple(tables)
 
 
-def with_features(spec: TableSpec) -> TableSpec:
-    """The row with the properties of its replica that its features ask for."""
-    return replace(spec, table_properties={**spec.table_properties, **properties_of(spec, "replica")})
-
-
 def changes(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
     columns = event_columns(schema)
     return TableDefinition(path=path, columns=columns, first=(*schema.keys, GDDL), fixed=_fixed(tier))
@@ -270,7 +265,7 @@ def replica(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
         first=schema.keys,
         cluster_by=schema.named(schema.spec.cluster_by),
         partition_by=schema.named(schema.spec.partition_by),
-        properties=with_features(schema.spec).table_properties,
+        properties=with_properties(schema.spec).table_properties,
         fixed=_fixed(tier),
         description=schema.spec.description or "",
         descriptions=schema.spec.column_descriptions,

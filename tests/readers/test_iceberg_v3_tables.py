@@ -126,7 +126,7 @@ def test_a_table_of_version_2_becomes_one_of_version_3_with_its_next_batch(tmp_p
     assert warning.code == "ICEBERG_BEHIND"
     assert "the Delta table has no row tracking" in warning.message
     assert table.versions().written()[1] == 2
-    assert table.batch().warnings == ()
+    assert [warning.message for warning in table.batch().warnings] == []
     require_alike(table)
     assert lineage(table.versions()) == of_delta(table.layout.replica, port)
     held = [json.loads(table.versions().read(n)) for n in range(1, table.versions().newest() + 1)]

@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import cast
 
 from airflow_gddl.contract.basics import FEATURE
@@ -73,6 +73,11 @@ def properties_of(spec: TableSpec, kind: TableKind) -> dict[str, str]:
     """Properties that the row's features ask for in one of its Delta tables."""
     used = used_by(spec, TierSpec()).values()
     return {name: value for one in used if kind in one.reads for name, value in one.properties(spec).items()}
+
+
+def with_properties(spec: TableSpec) -> TableSpec:
+    """The row with the properties of its replica that its features ask for."""
+    return replace(spec, table_properties={**spec.table_properties, **properties_of(spec, "replica")})
 
 
 def folders(lake: str, spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
