@@ -226,8 +226,8 @@ def check_rows(
             message = f"kind {catalog.kind} holds Iceberg tables"
             yield spec, SpecProblem("FIELD_MISSING", ("iceberg",), None, message, "add iceberg: true, or catalog: null")
             continue
-        if CATALOGS.get(catalog.kind).is_iceberg and spec.iceberg == 3:
-            message = f"kind {catalog.kind} takes version 2 of Iceberg's format alone"
+        if spec.iceberg in CATALOGS.get(catalog.kind).refused_versions:
+            message = f"tables of kind {catalog.kind} can't be committed to in this version of Iceberg's format"
             yield spec, SpecProblem("FIELD_VALUE", ("iceberg",), spec.iceberg, message, "write true, or catalog: null")
             continue
         names = [entry_name(catalog, spec, kind) for kind in catalog.tables]

@@ -59,7 +59,7 @@ class Published(SharedTable):
         assert lineage(self.publisher.versions) == {key: tuple(ids) for key, _, *ids in self.rows.values()}
 
 
-def publisher_of(root: Path, storage: Storage | None = None, format_version: int = 3) -> IcebergPublisher:
+def publisher_of(root: Path, format_version: int = 3, storage: Storage | None = None) -> IcebergPublisher:
     held = storage or Storage()
     return IcebergPublisher(held, str(root / "t"), MetadataVersions(held, str(root / "iceberg")), format_version)
 
@@ -118,7 +118,7 @@ class Deadly(Storage):
         self._count(path)
         return super().create(path, data)
 
-assert publisher_of(Path(sys.argv[1]), Deadly()).publish()
+assert publisher_of(Path(sys.argv[1]), storage=Deadly()).publish()
 """
 
 
@@ -155,7 +155,7 @@ def test_of_two_writers_the_later_version_wins(tmp_path: Path) -> None:
             table.publisher.publish()
             return super().create(path, data)
 
-    assert not publisher_of(tmp_path, Late()).publish()
+    assert not publisher_of(tmp_path, storage=Late()).publish()
     assert table.publisher.versions.newest() == 3
     table.require_current()
 
@@ -168,7 +168,7 @@ def test_contention_ends(tmp_path: Path) -> None:
             return False
 
     with pytest.raises(RetriableError, match="ICEBERG_CONTENDED"):
-        publisher_of(tmp_path, Refusing()).publish()
+        publisher_of(tmp_path, storage=Refusing()).publish()
     assert len(table.read()) == 49
 
 
@@ -214,10 +214,9 @@ def test_version_2_continues_as_version_3_and_not_back(tmp_path: Path) -> None:
     """A table without deletion vectors; version 2 begins anew, since it has no row ids."""
     table = SharedTable(tmp_path / "t", "copied")
     table.create()
-    _alter(table, lambda action: action.get("protocol", {}).update(_WITHOUT_VECTORS))
-    _alter(table, _with(enableDeletionVectors="false"))
+    without_vectors(table)
     table.change(1, [], [], range(5))
-    second = publisher_of(tmp_path, format_version=2)
+    second = publisher_of(tmp_path, 2)
     second.publish()
     table.change(2, [], [], range(10, 12))
     second.publish()
@@ -239,6 +238,12 @@ def test_version_2_continues_as_version_3_and_not_back(tmp_path: Path) -> None:
 
 
 _WITHOUT_VECTORS = {"readerFeatures": [], "writerFeatures": ["rowTracking", "domainMetadata"]}
+
+
+def without_vectors(table: SharedTable) -> None:
+    """Let the table's first commit name no deletion vectors."""
+    _alter(table, lambda action: action.get("protocol", {}).update(_WITHOUT_VECTORS))
+    _alter(table, _with(enableDeletionVectors="false"))
 
 
 def _alter(table: SharedTable, change: Callable[[dict[str, Any]], object]) -> None:
