@@ -16,13 +16,13 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import small_folders
 import this_engine
 import truth
 import workload
-from measuring import Order, print_figures, run_child, say
+from measuring import Answer, Order, print_figures, run_child, say
 from small_folders import MIX, SmallFolders
 from small_tables import Ran, run
 from workload import Folders, Workload
@@ -63,26 +63,35 @@ def large(root: Path, rows: int, changes: int, seed: int) -> dict[CommitMethod, 
     """By commit the seconds of one batch into a table of so many rows."""
     found: dict[CommitMethod, float] = {}
     for commit in COMMITS:
-        folders, warm = Folders(root / commit), Folders(root / f"{commit}-warm")
-        workload.write(Workload(rows=rows, files=_FILES, changes_per_file=changes // _FILES, seed=seed), folders)
-        workload.write(Workload(rows=_WARM_ROWS, files=1, changes_per_file=_WARM_CHANGES, seed=seed), warm)
-        ordered = Order(
-            phase="load",
-            root=str(folders.root),
-            warm_root=str(warm.root),
-            answer=str(folders.root / "load.json"),
-            cores=this_engine.TIER.cores,
-            memory=this_engine.TIER.memory,
-            class_path="",
-            tasks="many",
-            commit=commit,
-        )
-        run_child("this_engine.py", ordered)
-        answered = run_child("this_engine.py", replace(ordered, phase="run", answer=str(folders.root / "run.json")))
-        found[commit] = answered.seconds
-        say(f"{commit}: {answered.seconds:.1f} s; {truth.check(folders, this_engine.SIDE):,} rows are right")
-        shutil.rmtree(folders.root)
+        work = Workload(rows=rows, files=_FILES, changes_per_file=changes // _FILES, seed=seed)
+        found[commit] = one_batch(root / commit, work, commit=commit).seconds
+        shutil.rmtree(root / commit)
     return found
+
+
+def one_batch(root: Path, work: Workload, **settings: Any) -> Answer:
+    """A batch into a table of `tasks: many`, the second one of a Spark that is warm; every row of the table is checked.
+
+    Args:
+        settings: fields of the order.
+    """
+    folders, warm = Folders(root), Folders(root / "warm")
+    workload.write(work, folders)
+    workload.write(Workload(rows=_WARM_ROWS, files=1, changes_per_file=_WARM_CHANGES, seed=work.seed), warm)
+    ordered = Order(
+        phase="load",
+        root=str(folders.root),
+        warm_root=str(warm.root),
+        answer=str(folders.root / "load.json"),
+        cores=this_engine.TIER.cores,
+        memory=this_engine.TIER.memory,
+        class_path="",
+        **{"tasks": "many", **settings},
+    )
+    run_child("this_engine.py", ordered)
+    answered = run_child("this_engine.py", replace(ordered, phase="run", answer=str(folders.root / "run.json")))
+    say(f"{settings}: {answered.seconds:.1f} s; {truth.check(folders, this_engine.SIDE):,} rows are right")
+    return answered
 
 
 def report(tables: int, rows: int, changes: int, jobs: Mapping[str, Ran], batches: Mapping[str, float]) -> None:

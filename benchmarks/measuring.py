@@ -33,7 +33,7 @@ class Order:
         warm_root: of a tiny workload that the `run` phase does first, untimed.
         class_path: Delta's JARs for a session that doesn't find them itself; empty: it does.
         memory: of the JVM's heap.
-        tasks, commit: of this project's side; the other takes no notice.
+        tasks, commit, iceberg: of this project's side; the other takes no notice.
         answer: file for the `Answer`.
     """
 
@@ -46,6 +46,7 @@ class Order:
     class_path: str
     tasks: TableTasks
     commit: CommitMethod = "direct"
+    iceberg: bool | int = False
 
 
 @dataclass(frozen=True, kw_only=True)

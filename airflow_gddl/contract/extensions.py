@@ -130,7 +130,7 @@ def forget_entry_points() -> None:
 
 TableKind = Literal["replica", "history", "changes", "errors"]
 ICEBERG_KINDS: tuple[TableKind, ...] = ("replica", "history")
-"""Tables that have Iceberg metadata under `iceberg: true`."""
+"""Tables that have Iceberg metadata under `iceberg`."""
 TOKEN_PREFIX = "GDDL_CATALOG_"  # noqa: S105 - prefix of variable names
 """Prefix of variables that may hold a catalog's token: metadata may name no other secret of the process."""
 _FIELDS = re.compile(r"\{([^{}]*)\}")
@@ -193,7 +193,8 @@ class CatalogDescriptor:
         fields: fields of `CatalogSpec` that belong to this kind; `needed`: those among them that it needs.
         options: class of `CatalogSpec.options`, a frozen dataclass with defaults; None: it has none.
         session: function of a `CatalogSpec` that gives settings (`spark.…`) of the job's session; null: none.
-        is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg: true`.
+        is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg`.
+        refused_versions: of Iceberg's format, in which it can't be committed to.
         readers: that need no settings besides the catalog's to address its tables, see `published.READERS`.
     """
 
@@ -206,6 +207,7 @@ class CatalogDescriptor:
     options: str | None = None
     session: str | None = None
     is_iceberg: bool = False
+    refused_versions: tuple[int, ...] = ()
     readers: tuple[str, ...] = ()
 
 
@@ -258,6 +260,7 @@ CATALOGS = ExtensionPoint(
             names_are=_OF_ATHENA[1],
             fields=("region", "endpoint", "catalog_id"),
             is_iceberg=True,
+            refused_versions=(3,),
             readers=("athena",),
         ),
     },

@@ -342,8 +342,9 @@ class TableSpec:
     shadow: bool | float | None = field(default=None, metadata={FEATURE: "shadow"})
     """Share of the batches, 0 to 1, that Spark's `MERGE` applies to a clone, too, and that are compared before their
     commit; `true`: all; null: as the tier says (docs/trust.md)."""
-    iceberg: bool = field(default=False, metadata={FEATURE: "iceberg"})
-    """Also write Iceberg metadata of the replica, for readers without Delta support."""
+    iceberg: bool | int = field(default=False, metadata={FEATURE: "iceberg"})
+    """Also write Iceberg metadata of replica and history, for readers without Delta support, of this format version;
+    `true`: 2."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """Free labels."""
     catalog: str | None = None

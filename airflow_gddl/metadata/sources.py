@@ -226,6 +226,10 @@ def check_rows(
             message = f"kind {catalog.kind} holds Iceberg tables"
             yield spec, SpecProblem("FIELD_MISSING", ("iceberg",), None, message, "add iceberg: true, or catalog: null")
             continue
+        if spec.iceberg in CATALOGS.get(catalog.kind).refused_versions:
+            message = f"tables of kind {catalog.kind} can't be committed to in this version of Iceberg's format"
+            yield spec, SpecProblem("FIELD_VALUE", ("iceberg",), spec.iceberg, message, "write true, or catalog: null")
+            continue
         names = [entry_name(catalog, spec, kind) for kind in catalog.tables]
         first = next((taken[spec.catalog, name] for name in names if (spec.catalog, name) in taken), None)
         if first is not None:

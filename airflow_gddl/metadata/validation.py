@@ -140,7 +140,9 @@ def _invalid(path: FieldPath, value: object, message: str, remedy: str) -> SpecP
 
 T = TypeVar("T")
 
+_FLAG_OR_NUMBER = "flag_or_number"
 _TYPES = {
+    _FLAG_OR_NUMBER: ("true, false or a number", "write true or false, or digits alone, without quotes"),
     "string_type": ("text", "write text; quote what looks like a number, a date or true/false"),
     "bool_type": ("true or false", "write true or false, without quotes"),
     "float_type": ("a number", "write digits alone, without quotes, e.g. 0.5"),
@@ -205,6 +207,12 @@ class FieldShape(Generic[T]):
     def _lists(self) -> frozenset[str]:
         return frozenset(name for name, hint in typing.get_type_hints(self.cls).items() if _is_list(hint))
 
+    @functools.cached_property
+    def _flags_or_numbers(self) -> frozenset[str]:
+        """Fields that take `true` and `false` or a number: pydantic has a problem for each of the two."""
+        hints = ((name, get_args(hint)) for name, hint in typing.get_type_hints(self.cls).items())
+        return frozenset(name for name, kinds in hints if bool in kinds and {int, float} & {*kinds})
+
     def build(self, values: Mapping[str, Any], path: FieldPath = ()) -> T | tuple[SpecProblem, ...]:
         """The instance, or what is wrong with the values, with `path` put before their own paths."""
         refused = sorted(self.resolved & values.keys())
@@ -254,6 +262,8 @@ class FieldShape(Generic[T]):
     def _problem(self, detail: ErrorDetails, path: FieldPath) -> SpecProblem:
         here = (*path, *detail["loc"])
         kind, value = detail["type"], detail["input"]
+        if detail["loc"] and detail["loc"][0] in self._flags_or_numbers:
+            here, kind = (*path, detail["loc"][0]), _FLAG_OR_NUMBER
         if here[:1] == ("schedule",):
             return SpecProblem("FIELD_TYPE", ("schedule",), value, "not a schedule", _SCHEDULE)
         if kind == "missing":

@@ -190,7 +190,7 @@ class TableRun:
         """The tier by which the tables are written; features of the row may change it."""
         tier = self.tier
         for feature in used_by(self.spec, tier).values():
-            tier = feature.tier(tier)
+            tier = feature.tier(self.spec, tier)
         return tier
 
     @property

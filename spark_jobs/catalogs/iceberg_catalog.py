@@ -30,6 +30,8 @@ from spark_jobs.catalogs.registrar import same_place
 from spark_jobs.tables.iceberg_metadata import SNAPSHOT, MetadataVersions, StoreIO, parsed
 
 _MAIN = "main"
+_WITHOUT_ROW_IDS = 2
+"""Format version."""
 _DANGLING = Entry(location="", columns={}, problem="its metadata is gone", is_dangling=True)
 """REST catalogs answer for such an entry that there is none, and list it."""
 Guard = Callable[[], AbstractContextManager[None]]
@@ -115,7 +117,7 @@ def changes(held: Any, wanted: Any, properties: Mapping[str, str]) -> tuple[tupl
         properties: of the entry, besides those of the metadata.
 
     Raises:
-        CatalogError: `CATALOG_REFUSED`: another writer partitioned the table.
+        CatalogError: `CATALOG_REFUSED`: another writer partitioned the table, or the entry has a later format version.
     """
     update = importlib.import_module("pyiceberg.table.update")
     requirements = (
@@ -123,6 +125,11 @@ def changes(held: Any, wanted: Any, properties: Mapping[str, str]) -> tuple[tupl
         update.AssertRefSnapshotId(ref=_MAIN, snapshot_id=held.current_snapshot_id),
     )
     updates: list[Any] = []
+    if held.format_version > wanted.format_version:
+        message = f"the entry has format version {held.format_version}; drop it, then gddl catalog sync"
+        raise CatalogError("CATALOG_REFUSED", message)
+    if held.format_version < wanted.format_version:
+        updates.append(update.UpgradeFormatVersionUpdate(format_version=wanted.format_version))
     if held.location != wanted.location:
         updates.append(update.SetLocationUpdate(location=wanted.location))
     schema_id = _set_schema(held, wanted, update, updates)
@@ -166,11 +173,22 @@ def _set_snapshot(held: Any, wanted: Any, schema_id: int, updates: list[Any]) ->
         return
     if held.snapshot_by_id(snapshot.snapshot_id) is None:
         number = max(snapshot.sequence_number, held.last_sequence_number + 1)
-        changed = {"sequence_number": number, "schema_id": schema_id, "parent_snapshot_id": held.current_snapshot_id}
+        changed = {
+            "sequence_number": number, "schema_id": schema_id, "parent_snapshot_id": held.current_snapshot_id,
+            **_row_ids(held, wanted),
+        }  # fmt: skip
         updates.append(update.AddSnapshotUpdate(snapshot=snapshot.model_copy(update=changed)))
     updates.append(update.SetSnapshotRefUpdate(ref_name=_MAIN, type="branch", snapshot_id=snapshot.snapshot_id))
     if old := [one.snapshot_id for one in held.snapshots if one.snapshot_id != snapshot.snapshot_id]:
         updates.append(update.RemoveSnapshotsUpdate(snapshot_ids=old))
+
+
+def _row_ids(held: Any, wanted: Any) -> dict[str, int]:
+    """Those that a snapshot takes, after which the entry's next one is ours, whichever versions it has missed."""
+    if wanted.format_version == _WITHOUT_ROW_IDS:
+        return {}
+    first = getattr(held, "next_row_id", None) or 0
+    return {"first_row_id": first, "added_rows": max(0, wanted.next_row_id - first)}
 
 
 def iceberg_rest_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from airflow_gddl.contract.extensions import DIALECTS, is_among
+from airflow_gddl.contract.features import with_properties
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import VOID
 from airflow_gddl.contract.table_identity import derived_of, filter_of
@@ -125,7 +126,8 @@ _OWN = ("untracked", "where", "derive", "history_times")
 
 
 def settings_of(spec: TableSpec) -> AppliedSettings:
-    named = {f.name: getattr(spec, f.name) for f in fields(AppliedSettings) if f.name not in _OWN}
+    written = with_properties(spec)
+    named = {f.name: getattr(written, f.name) for f in fields(AppliedSettings) if f.name not in _OWN}
     return AppliedSettings(
         untracked=untracked_of(spec),
         where=filter_of(spec),

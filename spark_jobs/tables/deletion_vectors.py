@@ -24,6 +24,8 @@ Descriptor = Mapping[str, Any]
 """`deletionVector` of an `add` or `remove` action."""
 _MAGIC = 1_681_511_377
 _HEAD, _SIZE, _CHECKSUM = struct.Struct("<i"), struct.Struct(">i"), struct.Struct(">I")
+FRAME = _SIZE.size + _CHECKSUM.size
+"""Bytes around a bitmap in a file of vectors."""
 _VERSION = b"\x01"
 _ENCODED_UUID = 20
 """Characters; those before name a folder."""
@@ -44,16 +46,28 @@ def rows_of(storage: Storage, table: str, vector: Descriptor) -> np.ndarray:
     """
     from pyroaring import BitMap64  # noqa: PLC0415 - a job elsewhere may lack it, and then leaves such tables to Spark
 
-    if vector["storageType"] == "i":
-        data = base64.b85decode(vector["pathOrInlineDv"].encode().translate(bytes.maketrans(_Z85, _B85)))
-    else:
-        data = _unframed(CONTENTS.read(storage, path_of(table, vector), _place_of(vector)))
+    data = _unframed(framed(storage, table, vector))
     if _HEAD.unpack_from(data)[0] != _MAGIC:
         raise ValueError(f"a deletion vector of {table} has another form than Roaring's portable one")
     numbers = np.fromiter(BitMap64.deserialize(data[_HEAD.size :]), np.int64)
     if len(numbers) != vector["cardinality"]:
         raise ValueError(f"a deletion vector of {table} has {len(numbers)} rows, not {vector['cardinality']}")
     return numbers
+
+
+def framed(storage: Storage, table: str, vector: Descriptor) -> bytes:
+    """A vector's bitmap with its size before it and its checksum behind it, as files of vectors hold it.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    if vector["storageType"] == "i":
+        padded = base64.b85decode(vector["pathOrInlineDv"].encode().translate(bytes.maketrans(_Z85, _B85)))
+        data = padded[: vector["sizeInBytes"]]
+        return _SIZE.pack(len(data)) + data + _CHECKSUM.pack(zlib.crc32(data))
+    content = CONTENTS.read(storage, path_of(table, vector), _place_of(vector))
+    _unframed(content)
+    return content
 
 
 class Contents:
@@ -100,7 +114,7 @@ CONTENTS = Contents(32 * 1024**2)
 def _place_of(vector: Descriptor) -> slice:
     """Where a vector is in its file, with its size and checksum around it."""
     start = int(vector.get("offset") or 0)
-    return slice(start, start + _SIZE.size + int(vector["sizeInBytes"]) + _CHECKSUM.size)
+    return slice(start, start + int(vector["sizeInBytes"]) + FRAME)
 
 
 def _unframed(content: bytes) -> bytes:

@@ -19,6 +19,10 @@ DELTA_VERSION = "gddl.delta-version"
 """Table property: version of the Delta table that the metadata is of."""
 
 
+DELTA_TABLE = "gddl.delta-table"
+"""Table property of version 3: id of the Delta table, which a table that was made again has not."""
+
+
 SNAPSHOT = "current-snapshot-id"
 """Name under which entries of catalogs show the snapshot."""
 
@@ -63,17 +67,25 @@ class MetadataVersions:
 
     def delta_version(self) -> int | None:
         """Delta version that the newest metadata describes; None: there is none."""
-        version = self.identity().get(DELTA_VERSION)
-        return int(version) if version else None
+        return self.written()[0]
+
+    def written(self) -> tuple[int | None, int]:
+        """Delta version that the newest metadata describes, None without any, and its format version."""
+        metadata = self._newest_metadata()
+        version = metadata.get("properties", {}).get(DELTA_VERSION)
+        return int(version) if version else None, metadata.get("format-version", 0)
 
     def identity(self) -> Mapping[str, str]:
         """What tells the newest version from others; empty: there is none."""
-        newest = self.newest()
-        if not newest:
+        metadata = self._newest_metadata()
+        if not metadata:
             return {}
-        metadata = json.loads(self.read(newest))
         version = metadata.get("properties", {}).get(DELTA_VERSION, "")
         return {DELTA_VERSION: version, SNAPSHOT: str(metadata.get("current-snapshot-id"))}
+
+    def _newest_metadata(self) -> Mapping[str, Any]:
+        newest = self.newest()
+        return json.loads(self.read(newest)) if newest else {}
 
     def create(self, version: int, metadata: bytes) -> bool:
         """False: another writer made this version."""

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.features import with_properties
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.contract.sql_types import quoted
@@ -201,7 +202,7 @@ def _now() -> datetime:
 def _suits(context: TableContext) -> bool:
     """Whether new tables of this row have no features that aren't known here."""
     vectors = context.tier.deletion_vectors
-    return is_settable(context.spec.table_properties) and (deletion_vectors.are_known() or not vectors)
+    return is_settable(with_properties(context.spec).table_properties) and (deletion_vectors.are_known() or not vectors)
 
 
 def _are_known(tables: Tables, paths: Sequence[str]) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.features import with_properties
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.sql_types import StructType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
@@ -565,7 +566,8 @@ class Rebuild:
         return _Changes.of(self.request)
 
     def swap(self, report: Callable[[str], None]) -> Rebuilt:
-        self.tables.require_creatable(self.table_schema.spec, self.request.live.tier)
+        spec = with_properties(self.table_schema.spec)
+        self.tables.require_creatable(spec, self.request.live.tier)
         return swap(self, report)
 
     def _fresh(self) -> Source:

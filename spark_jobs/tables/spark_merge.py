@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.features import WIDENS
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType, literal, parse_type, parts, quote, quoted
@@ -42,7 +43,7 @@ from spark_jobs.tables.delta_tables import Clock, Tables, Write, Written
 from spark_jobs.tables.file_parts import file_path
 from spark_jobs.tables.places import DeclinedError, Place, TaskBounds
 from spark_jobs.tables.replayed_log import ReplayedLog, replayed
-from spark_jobs.tables.row_ids import ROW_TRACKING, RowIdColumns
+from spark_jobs.tables.row_ids import RowIdColumns
 from spark_jobs.tables.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot, is_readable, is_settable
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
@@ -367,9 +368,9 @@ class MaintainedTables(Tables):
         return remaining
 
     def _widens(self, path: str) -> bool:
-        """Whether the table's readers have to know newer features anyway; those of Iceberg don't know all types."""
+        """Whether the table's readers have to know newer features anyway."""
         properties = self.existing(path).properties
-        return is_on(properties, WITH_VECTORS) and not is_on(properties, ROW_TRACKING)
+        return is_on(properties, WITH_VECTORS) and properties.get(WIDENS) != "false"
 
     def clustering(self, path: str) -> tuple[str, ...]:
         if CLUSTERING not in self.existing(path).log.writer_features:

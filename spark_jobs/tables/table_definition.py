@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.features import properties_of, with_properties
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, is_complex, parse_type, quoted
@@ -264,7 +265,7 @@ def replica(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
         first=schema.keys,
         cluster_by=schema.named(schema.spec.cluster_by),
         partition_by=schema.named(schema.spec.partition_by),
-        properties=schema.spec.table_properties,
+        properties=with_properties(schema.spec).table_properties,
         fixed=_fixed(tier),
         description=schema.spec.description or "",
         descriptions=schema.spec.column_descriptions,
@@ -274,7 +275,10 @@ def replica(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
 def history(schema: TableSchema, path: str, tier: TierSpec) -> TableDefinition:
     columns = history_columns(schema)
     described = schema.spec.column_descriptions
-    return TableDefinition(path=path, columns=columns, first=schema.keys, fixed=_fixed(tier), descriptions=described)
+    return TableDefinition(
+        path=path, columns=columns, first=schema.keys, properties=properties_of(schema.spec, "history"),
+        fixed=_fixed(tier), descriptions=described,
+    )  # fmt: skip
 
 
 def tombstones(schema: TableSchema, path: str) -> TableDefinition:

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.features import with_properties
 from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
 from airflow_gddl.stores import Storage
@@ -308,7 +309,7 @@ class TableWriter:
         schema = self.batch_context.table_schema
         definitions = table_definition.definitions(schema, layout, tier)
         if any(not tables.exists(d.path) for d in definitions):
-            tables.require_creatable(schema.spec, tier)
+            tables.require_creatable(with_properties(schema.spec), tier)
         for definition in definitions:
             retype_sequence(tables, definition.path, schema, definition.bounds)
             settle_deletes(tables, definition)

@@ -53,6 +53,16 @@ def test_rows_of_such_a_catalog_are_iceberg_tables() -> None:
     assert (problem.code, problem.path) == ("FIELD_MISSING", ("iceberg",))
 
 
+def test_glue_takes_no_version_3() -> None:
+    """pyiceberg writes the metadata of its entries, which it can't in version 3."""
+    catalogs = {"main": CatalogSpec(kind="iceberg_glue", region="eu-west-1")}
+    assert list(sources.check_rows([row(iceberg=True)], catalogs)) == []
+    ((_, problem),) = sources.check_rows([row(iceberg=3)], catalogs)
+    assert (problem.code, problem.path, problem.remedy) == ("FIELD_VALUE", ("iceberg",), "write true, or catalog: null")
+    rest = {"main": CatalogSpec(kind="iceberg_rest", uri="https://catalog.example.com")}
+    assert list(sources.check_rows([row(iceberg=3)], rest)) == []
+
+
 @pytest.mark.parametrize(
     ("written", "found"),
     [

@@ -3,10 +3,10 @@
     python -m tests.readers.iceberg_v3 "pyspark==4.1.1" \
         "duckdb==1.5.5 duckdb-extension-delta==1.5.5 duckdb-extension-iceberg==1.5.5 duckdb-extension-avro==1.5.5 pytz"
 
-The tables are made here, not by a job: `iceberg: true` writes v2. A table is a random history of updates, deletes,
-inserts and compactions, of which each version is one of a Delta log and one snapshot of Iceberg metadata. Both name the
-same Parquet files and the same bitmaps. `VECTORS` are the ways to hold the bitmaps. `by_spark` has Spark write a table
-by `MERGE`, `DELETE` and `OPTIMIZE`, and makes the Iceberg metadata of its log.
+The tables are made here, not by a job. A table is a random history of updates, deletes, inserts and compactions, of
+which each version is one of a Delta log and an Iceberg table, whose metadata the publisher of `iceberg: 3` writes. Both
+name the same Parquet files and bitmaps. `VECTORS` are the ways to hold the bitmaps; `copied` is the publisher's.
+`by_spark` has Spark write a table by `MERGE` and `OPTIMIZE`.
 
 Each argument is one environment: requirements, of which the first names the reader. Spark of an environment reads
 Iceberg, the Spark of this project Delta. An answer is `reads`, `reads, with row ids`, `refuses` with the reader's
@@ -26,7 +26,7 @@ import struct
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,6 @@ VERSIONS = 12
 _ROW_ID, _SEQUENCE = "_row_id", "_last_updated_sequence_number"
 """Columns of the data files that the schema of neither format has: Iceberg finds them by its name mapping, Delta by
 table properties of row tracking."""
-_MAPPED = {"id": 1, "name": 2, _ROW_ID: 2_147_483_540, _SEQUENCE: 2_147_483_539}
 _PUFFIN = b"PFA1"
 _FIRST_TIME = 1_700_000_000_000
 Known = tuple[int, str, int, int]
@@ -57,11 +56,12 @@ class File:
     """A data file.
 
     Attributes:
-        version: that added it; Iceberg's sequence number of it.
+        version: that added it.
         first_row_id: of its row 0.
         ids: of its rows, deleted ones among them.
         deleted: numbers of deleted rows.
-        vector: Delta's descriptor, and place and path of the bitmap as Iceberg has it; None: no row is deleted.
+        vector: Delta's descriptor, and fields of a `puffin.VectorFile`, which the publisher makes of None; None: no row
+            is deleted.
     """
 
     name: str
@@ -70,7 +70,7 @@ class File:
     first_row_id: int
     ids: list[int]
     deleted: set[int] = field(default_factory=set)
-    vector: tuple[dict[str, Any], dict[str, Any]] | None = None
+    vector: tuple[Mapping[str, Any], dict[str, Any] | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -89,82 +89,29 @@ class Lost:
     descriptor: Mapping[str, Any]
 
 
-@dataclass
-class IcebergVersions:
-    """Iceberg metadata of a table's versions, in the folder `iceberg` below the table's.
+def publish(root: Path, version: int, placed: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    """Write the Iceberg table `iceberg-<version>` below a Delta table, of its newest version.
 
-    Attributes:
-        mapped: ids of the columns of the data files, by name.
+    Args:
+        placed: by data file, fields of the `puffin.VectorFile` of its deleted rows; None: the publisher copies bitmaps.
     """
+    from airflow_gddl.stores import Storage  # noqa: PLC0415 - not where a reader is asked
+    from spark_jobs.features.iceberg.evolution import Evolution  # noqa: PLC0415 - as above
+    from spark_jobs.features.iceberg.puffin import VectorFile  # noqa: PLC0415 - as above
+    from spark_jobs.features.iceberg.version_3 import NextVersion  # noqa: PLC0415 - as above
+    from spark_jobs.tables.iceberg_metadata import MetadataVersions  # noqa: PLC0415 - as above
+    from spark_jobs.tables.replayed_log import replayed  # noqa: PLC0415 - as above
 
-    root: Path
-    mapped: Mapping[str, int]
-    snapshots: list[dict[str, Any]] = field(default_factory=list)
+    class Placed(NextVersion):
+        def vector_files(self, files: Any, held: Any) -> Any:
+            if placed is None:
+                return super().vector_files(files, held)
+            return [(file, VectorFile(**placed[file.path])) for file in files if file.vector]
 
-    def add(self, version: int, files: Sequence[File], next_row_id: int) -> None:
-        """Manifests of the version's files and vectors, and metadata of all versions until then.
-
-        Args:
-            next_row_id: above those of all rows until then.
-        """
-        data = [
-            {"content": 0, "file_path": str(self.root / file.name), "file_format": "PARQUET",
-             "record_count": len(file.ids), "file_size_in_bytes": file.size, "first_row_id": file.first_row_id,
-             "sequence_number": file.version}
-            for file in files
-        ]  # fmt: skip
-        vectors = [file.vector[1] for file in files if file.vector]
-        first = self.snapshots[-1]["first-row-id"] + self.snapshots[-1]["added-rows"] if self.snapshots else 0
-        lists = [self._manifest(version, 0, data, first)]
-        if vectors:
-            lists.append(self._manifest(version, 1, vectors, None))
-        path = self.root / f"iceberg/metadata/snap-{version}.avro"
-        about = {"format-version": "3", "snapshot-id": str(version), "sequence-number": str(version)}
-        _write_avro(path, _record("manifest_file", _LIST), lists, about | {"first-row-id": str(first)})
-        self.snapshots.append(
-            {"snapshot-id": version, "sequence-number": version, "timestamp-ms": _FIRST_TIME + version,
-             "manifest-list": str(path), "schema-id": 0, "first-row-id": first,
-             "added-rows": next_row_id - first, "summary": {"operation": "overwrite"}}
-        )  # fmt: skip
-        (path.parent / f"v{version}.metadata.json").write_text(json.dumps(self._metadata(version, next_row_id)))
-        (path.parent / "version-hint.text").write_text(str(version))
-
-    def _manifest(self, version: int, content: int, files: list[dict[str, Any]], first: int | None) -> dict[str, Any]:
-        entries = [
-            {"status": 1 if file["sequence_number"] == version else 0, "snapshot_id": file["sequence_number"],
-             "sequence_number": file["sequence_number"], "file_sequence_number": file["sequence_number"],
-             "data_file": {"partition": {}} | {name: v for name, v in file.items() if name != "sequence_number"}}
-            for file in files
-        ]  # fmt: skip
-        path = self.root / f"iceberg/metadata/manifest-{version}-{content}.avro"
-        about = {
-            "schema": json.dumps(_SCHEMA), "schema-id": "0", "partition-spec": "[]", "partition-spec-id": "0",
-            "format-version": "3", "content": ("data", "deletes")[content],
-        }  # fmt: skip
-        _write_avro(path, _entry(), entries, about)
-        added = [entry["data_file"]["record_count"] for entry in entries if entry["status"] == 1]
-        stayed = [entry["data_file"]["record_count"] for entry in entries if entry["status"] == 0]
-        return {
-            "manifest_path": str(path), "manifest_length": path.stat().st_size, "partition_spec_id": 0,
-            "content": content, "sequence_number": version,
-            "min_sequence_number": min(file["sequence_number"] for file in files), "added_snapshot_id": version,
-            "added_files_count": len(added), "existing_files_count": len(stayed), "deleted_files_count": 0,
-            "added_rows_count": sum(added), "existing_rows_count": sum(stayed), "deleted_rows_count": 0,
-            "first_row_id": first,
-        }  # fmt: skip
-
-    def _metadata(self, version: int, next_row_id: int) -> dict[str, Any]:
-        mapping = [{"field-id": number, "names": [name]} for name, number in self.mapped.items()]
-        return {
-            "format-version": 3, "table-uuid": str(uuid.uuid5(uuid.NAMESPACE_URL, str(self.root))),
-            "location": str(self.root / "iceberg"), "last-sequence-number": version,
-            "last-updated-ms": _FIRST_TIME + version, "last-column-id": 2, "schemas": [_SCHEMA],
-            "current-schema-id": 0, "partition-specs": [{"spec-id": 0, "fields": []}], "default-spec-id": 0,
-            "last-partition-id": 999, "sort-orders": [{"order-id": 0, "fields": []}], "default-sort-order-id": 0,
-            "properties": {"schema.name-mapping.default": json.dumps(mapping)}, "current-snapshot-id": version,
-            "next-row-id": next_row_id, "refs": {"main": {"snapshot-id": version, "type": "branch"}},
-            "snapshots": self.snapshots, "snapshot-log": [], "metadata-log": [],
-        }  # fmt: skip
+    storage, log = Storage(), replayed(Storage(), str(root))
+    versions = MetadataVersions(storage, f"{root}/iceberg-{version}")
+    assert log is not None
+    versions.create(1, Placed(Evolution(storage, str(root), versions), log, {}).written())
 
 
 @dataclass
@@ -178,12 +125,8 @@ class SharedTable:
     next_row_id: int = 0
     actions: list[dict[str, Any]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.iceberg = IcebergVersions(self.root, _MAPPED)
-
     def create(self) -> None:
         (self.root / "_delta_log").mkdir(parents=True)
-        (self.root / "iceberg/metadata").mkdir(parents=True)
         features = ["deletionVectors", "rowTracking", "domainMetadata"]
         fields = [("id", "long"), ("name", "string")]
         schema = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in fields]
@@ -212,7 +155,7 @@ class SharedTable:
         self.rows |= {key: (key, f"{key} of {version}", at, version) for key, at in kept}
         self.rows |= {key: (key, f"{key} of {version}", first + n, version) for n, key in enumerate(added)}
         self._add_file(version, [(key, at, None) for key, at in kept] + [(key, None, None) for key in added])
-        self._write_vectors(lost, version)
+        self._write_vectors(lost)
         self._end(version)
 
     def compact(self, version: int) -> None:
@@ -264,7 +207,7 @@ class SharedTable:
         }  # fmt: skip
         self.actions.append({"remove": remove | ({"deletionVector": file.vector[0]} if file.vector else {})})
 
-    def _write_vectors(self, files: Sequence[File], version: int) -> None:
+    def _write_vectors(self, files: Sequence[File]) -> None:
         """The bitmaps of a version in one file, written as jobs write them, then held as `kind` says."""
         import numpy as np  # noqa: PLC0415 - not where a reader is asked
 
@@ -282,11 +225,12 @@ class SharedTable:
         ]
         if self.kind == "copied":
             for one in lost:
-                self._hold([one], self.root / f"{path.stem}-{one.file.name}.puffin", _PUFFIN, version)
+                one.file.vector = (one.descriptor, None)
+                self._add(one.file)
         else:
-            self._hold(lost, path, b"\x01" if self.kind in ("bin", "both") else _PUFFIN, version)
+            self._hold(lost, path, b"\x01" if self.kind in ("bin", "both") else _PUFFIN)
 
-    def _hold(self, lost: Sequence[Lost], path: Path, head: bytes, version: int) -> None:
+    def _hold(self, lost: Sequence[Lost], path: Path, head: bytes) -> None:
         """Write a file of bitmaps for Iceberg, and name it in the logs as `kind` says."""
         starts = [len(head) + sum(len(one.blob) for one in lost[:n]) for n in range(len(lost))]
         foot = b"" if self.kind == "bin" else _footer(lost, starts)
@@ -296,9 +240,9 @@ class SharedTable:
             if self.kind == "inline":
                 del held["offset"]
                 held |= {"storageType": "i", "pathOrInlineDv": _z85(one.blob[4:-4])}
-            elif self.kind != "copied":
+            else:
                 held["offset"] = start
-            one.file.vector = (held, _place(one, path, start, version))
+            one.file.vector = (held, _place(one, path, start))
             self._add(one.file)
 
     def _end(self, version: int) -> None:
@@ -306,7 +250,8 @@ class SharedTable:
         domain["configuration"] = json.dumps({"rowIdHighWaterMark": self.next_row_id - 1})
         self.actions.append({"domainMetadata": domain})
         self._commit(version)
-        self.iceberg.add(version, self.files, self.next_row_id)
+        places = {str(self.root / file.name): file.vector[1] or {} for file in self.files if file.vector}
+        publish(self.root, version, None if self.kind == "copied" else places)
         (self.root / f"expected-{version}.json").write_text(json.dumps(sorted(self.rows.values())))
 
     def _commit(self, version: int) -> None:
@@ -316,58 +261,16 @@ class SharedTable:
         self.actions = []
 
 
-_SCHEMA = {
-    "type": "struct", "schema-id": 0,
-    "fields": [{"id": 1, "name": "id", "required": False, "type": "long"},
-               {"id": 2, "name": "name", "required": False, "type": "string"}],
-}  # fmt: skip
-_LIST = (
-    ("manifest_path", "string", 500), ("manifest_length", "long", 501), ("partition_spec_id", "int", 502),
-    ("content", "int", 517), ("sequence_number", "long", 515), ("min_sequence_number", "long", 516),
-    ("added_snapshot_id", "long", 503), ("added_files_count", "int", 504), ("existing_files_count", "int", 505),
-    ("deleted_files_count", "int", 506), ("added_rows_count", "long", 512), ("existing_rows_count", "long", 513),
-    ("deleted_rows_count", "long", 514), ("first_row_id", ["null", "long"], 520),
-)  # fmt: skip
-
-
-def _record(name: str, fields: Sequence[tuple[str, Any, int]]) -> dict[str, Any]:
-    """A record of Avro with Iceberg's ids."""
-    return {
-        "type": "record", "name": name,
-        "fields": [{"name": field, "type": kind, "field-id": number} for field, kind, number in fields],
-    }  # fmt: skip
-
-
-def _entry() -> dict[str, Any]:
-    file = (
-        ("content", "int", 134), ("file_path", "string", 100), ("file_format", "string", 101),
-        ("partition", _record("r102", ()), 102), ("record_count", "long", 103), ("file_size_in_bytes", "long", 104),
-        ("first_row_id", ["null", "long"], 142), ("referenced_data_file", ["null", "string"], 143),
-        ("content_offset", ["null", "long"], 144), ("content_size_in_bytes", ["null", "long"], 145),
-    )  # fmt: skip
-    numbers = ("snapshot_id", 1), ("sequence_number", 3), ("file_sequence_number", 4)
-    of_entry = [(name, ["null", "long"], number) for name, number in numbers]
-    return _record("manifest_entry", [("status", "int", 0), *of_entry, ("data_file", _record("r2", file), 2)])
-
-
-def _write_avro(path: Path, schema: dict[str, Any], records: list[dict[str, Any]], about: Mapping[str, str]) -> None:
-    import fastavro  # noqa: PLC0415 - not where a reader is asked
-
-    with path.open("wb") as stream:
-        fastavro.writer(stream, schema, records, metadata=dict(about))
-
-
 def _blob(content: bytes, descriptor: Mapping[str, Any]) -> bytes:
     """The bitmap with its size before it and its checksum behind it: `deletion-vector-v1` of Iceberg."""
     return content[descriptor["offset"] : descriptor["offset"] + descriptor["sizeInBytes"] + 8]
 
 
-def _place(lost: Lost, path: Path, start: int, version: int) -> dict[str, Any]:
-    """Entry of a manifest for a bitmap."""
+def _place(lost: Lost, path: Path, start: int) -> dict[str, Any]:
+    """Fields of a `puffin.VectorFile`."""
     return {
-        "content": 1, "file_path": str(path), "file_format": "PUFFIN", "record_count": lost.descriptor["cardinality"],
-        "file_size_in_bytes": path.stat().st_size, "referenced_data_file": lost.path, "content_offset": start,
-        "content_size_in_bytes": len(lost.blob), "sequence_number": version,
+        "path": str(path), "data_file": lost.path, "size": path.stat().st_size, "length": len(lost.blob),
+        "rows": lost.descriptor["cardinality"], "start": start,
     }  # fmt: skip
 
 
@@ -411,17 +314,22 @@ def make(folder: Path, seed: int = 0) -> None:
 MERGED = "merged"
 _CREATED = """CREATE TABLE delta.`{}` (id BIGINT, name STRING) USING delta TBLPROPERTIES
     ('delta.enableDeletionVectors' = 'true', 'delta.enableRowTracking' = 'true')"""
-_MERGE = """MERGE INTO delta.`{}` t USING changes s ON t.id = s.id WHEN MATCHED AND s.op = 'D' THEN DELETE
+MERGE = """MERGE INTO delta.`{}` t USING changes s ON t.id = s.id WHEN MATCHED AND s.op = 'D' THEN DELETE
     WHEN MATCHED THEN UPDATE SET t.name = s.name WHEN NOT MATCHED THEN INSERT (id, name) VALUES (s.id, s.name)"""
 
 
+def create(spark: Any, path: str | Path) -> None:
+    spark.sql(_CREATED.format(path))
+
+
 def by_spark(spark: Any, folder: Path, seed: int = 0) -> Path:
-    """A table that Delta in Spark writes, and Iceberg metadata of each version of its log, as in `copied`."""
+    """A table that Delta in Spark writes, and an Iceberg table of each version, as in `copied`."""
     draw, root = random.Random(seed), folder / MERGED  # noqa: S311 - a history, no secret
-    spark.sql(_CREATED.format(root))
+    create(spark, root)
     spark.sql(f"INSERT INTO delta.`{root}` SELECT id, concat(id, ' of 1') FROM range(40)")
     live = set(range(40))
     for version in range(2, VERSIONS + 1):
+        publish(root, version - 1)
         if version % 5 == 0:
             spark.sql(f"OPTIMIZE delta.`{root}`")
             continue
@@ -430,51 +338,18 @@ def by_spark(spark: Any, folder: Path, seed: int = 0) -> Path:
         rows = [(key, f"{key} of {version}", "U" if n < cut else "D") for n, key in enumerate(held)]
         rows += [(key, f"{key} of {version}", "I") for key in range(100 * version, 100 * version + draw.randint(0, 4))]
         spark.createDataFrame(rows, "id long, name string, op string").createOrReplaceTempView("changes")
-        spark.sql(_MERGE.format(root))
+        spark.sql(MERGE.format(root))
         live = live - set(held[cut:]) | {key for key, _, op in rows if op == "I"}
-    _publish(root)
-    for version in range(1, VERSIONS + 1):
-        expected = sorted(tuple(row) for row in spark_delta(spark)(str(root), version))
-        (root / f"expected-{version}.json").write_text(json.dumps(expected))
+    publish(root, VERSIONS)
+    expect(spark, root, root, range(1, VERSIONS + 1))
     return root
 
 
-def _publish(root: Path) -> None:
-    """Iceberg metadata of all versions of a Delta log with row tracking."""
-    commits = [
-        [json.loads(line) for line in path.read_text().splitlines()] for path in sorted(root.glob("_delta_log/*.json"))
-    ]
-    (properties,) = (a["metaData"]["configuration"] for actions in commits for a in actions if "metaData" in a)
-    columns = {_ROW_ID: "materializedRowIdColumnName", _SEQUENCE: "materializedRowCommitVersionColumnName"}
-    mapped = {properties.get(f"delta.rowTracking.{columns.get(name)}", name): n for name, n in _MAPPED.items()}
-    iceberg, files, next_row_id = IcebergVersions(root, mapped), dict[str, File](), 0
-    (root / "iceberg/metadata").mkdir(parents=True)
-    for version, actions in enumerate(commits):
-        for removed in (action["remove"] for action in actions if "remove" in action):
-            del files[removed["path"]]
-        files |= {
-            action["add"]["path"]: _published(root, action["add"], version) for action in actions if "add" in action
-        }
-        for domain in (action["domainMetadata"] for action in actions if "domainMetadata" in action):
-            next_row_id = json.loads(domain["configuration"])["rowIdHighWaterMark"] + 1
-        if files:
-            iceberg.add(version, list(files.values()), next_row_id)
-
-
-def _published(root: Path, add: dict[str, Any], version: int) -> File:
-    """A file of a commit, with a copy of its bitmap in a Puffin file."""
-    from spark_jobs.tables.deletion_vectors import path_of  # noqa: PLC0415 - not where a reader is asked
-
-    rows = json.loads(add["stats"])["numRecords"]
-    file = File(add["path"], add["size"], add["defaultRowCommitVersion"], add["baseRowId"], list(range(rows)))
-    vector = add.get("deletionVector")
-    if vector:
-        content = Path(path_of(str(root), vector)).read_bytes()
-        lost = Lost(file, str(root / file.name), _blob(content, vector), vector)
-        path = root / f"iceberg/{version}-{file.name}.puffin"
-        path.write_bytes(_PUFFIN + lost.blob + _footer([lost], [len(_PUFFIN)]))
-        file.vector = (vector, _place(lost, path, len(_PUFFIN), version))
-    return file
+def expect(spark: Any, table: str | Path, folder: Path, versions: Iterable[int]) -> None:
+    """Note the rows that Delta in Spark finds in versions of a table."""
+    for version in versions:
+        expected = sorted(tuple(row) for row in spark_delta(spark)(str(table), version))
+        (folder / f"expected-{version}.json").write_text(json.dumps(expected))
 
 
 # --- the readers, in their own environment
@@ -499,7 +374,7 @@ def deltalake_delta() -> Read:
 def polars_delta() -> Read:
     import polars as pl  # noqa: PLC0415 - in the environment of this reader alone
 
-    return lambda path, version: list(pl.scan_delta(path, version=version).collect().iter_rows())
+    return lambda path, version: list(pl.scan_delta(path, version=version).select("id", "name").collect().iter_rows())
 
 
 def polars_iceberg() -> Read:
@@ -508,8 +383,8 @@ def polars_iceberg() -> Read:
     os.environ["POLARS_ICEBERG_PLANNER"] = "pyiceberg"  # else it warns that it plans by pyiceberg
 
     def read(path: str, version: int) -> list[Sequence[Any]]:
-        metadata = f"{path}/iceberg/metadata/v{version}.metadata.json"
-        return list(pl.scan_iceberg(metadata, reader_override="native").collect().iter_rows())
+        frame = pl.scan_iceberg(f"{path}/iceberg-{version}/metadata/v1.metadata.json", reader_override="native")
+        return list(frame.select("id", "name").collect().iter_rows())
 
     return read
 
@@ -518,8 +393,7 @@ def pyiceberg_iceberg() -> Read:
     tables = importlib.import_module("pyiceberg.table")
 
     def read(path: str, version: int) -> list[Sequence[Any]]:
-        table = tables.StaticTable.from_metadata(f"{path}/iceberg")
-        rows = table.scan(snapshot_id=version).to_arrow()
+        rows = tables.StaticTable.from_metadata(f"{path}/iceberg-{version}").scan().to_arrow()
         return list(zip(rows["id"].to_pylist(), rows["name"].to_pylist(), strict=True))
 
     return read
@@ -540,7 +414,7 @@ def duckdb_delta() -> Read:
     connection = _duckdb()
 
     def read(path: str, version: int) -> list[Sequence[Any]]:
-        return list(connection.execute(f"FROM delta_scan('{path}', version => {version})").fetchall())
+        return list(connection.execute(f"SELECT id, name FROM delta_scan('{path}', version => {version})").fetchall())
 
     return read
 
@@ -549,8 +423,7 @@ def duckdb_iceberg() -> Read:
     connection, columns = _duckdb(), ", ".join(ICEBERG_IDS)
 
     def read(path: str, version: int) -> list[Sequence[Any]]:
-        table = f"iceberg_scan('{path}/iceberg', snapshot_from_id => {version})"
-        return list(connection.execute(f"SELECT {columns} FROM {table}").fetchall())
+        return list(connection.execute(f"SELECT {columns} FROM iceberg_scan('{path}/iceberg-{version}')").fetchall())
 
     return read
 
@@ -580,7 +453,7 @@ def pyspark_iceberg() -> Read:
     spark.sparkContext.setLogLevel("OFF")
 
     def read(path: str, version: int) -> list[Sequence[Any]]:
-        frame = spark.read.format("iceberg").option("versionAsOf", version).load(f"{path}/iceberg")
+        frame = spark.read.format("iceberg").load(f"{path}/iceberg-{version}")
         return list(frame.select(*ICEBERG_IDS).collect())
 
     return read
@@ -605,10 +478,11 @@ READERS: Mapping[str, Mapping[str, Callable[[], Read]]] = {
 """By the name of a package: its readers."""
 
 
-def answer(read: Read, folder: Path, kind: str, versions: Sequence[int] = range(1, VERSIONS + 1)) -> str:
-    """`reads`, `reads, with row ids`, `refuses: …` or `WRONG: …`, of versions of a table."""
+def answer(read: Read, folder: Path, kind: str, versions: Sequence[int] = ()) -> str:
+    """`reads`, `reads, with row ids`, `refuses: …` or `WRONG: …`, of versions of a table, by default of all."""
     with_ids = False
-    for version in versions:
+    noted = (int(path.stem.partition("-")[2]) for path in (folder / kind).glob("expected-*.json"))
+    for version in versions or sorted(noted):
         known = json.loads((folder / kind / f"expected-{version}.json").read_text())
         try:
             found = sorted(tuple(row) for row in read(str(folder / kind), version))
@@ -621,10 +495,10 @@ def answer(read: Read, folder: Path, kind: str, versions: Sequence[int] = range(
     return "reads, with row ids" if with_ids else "reads"
 
 
-def ask(package: str, folder: Path) -> dict[str, dict[str, str]]:
-    """What each reader of a package says to each kind of vectors."""
+def ask(package: str, folder: Path, *tables: str) -> dict[str, dict[str, str]]:
+    """What each reader of a package says to each table of a folder, by default to each kind of vectors."""
     readers = {name: of() for name, of in READERS[package].items()}
-    kinds = [kind for kind in (*VECTORS, MERGED) if (folder / kind).is_dir()]
+    kinds = [kind for kind in tables or (*VECTORS, MERGED) if (folder / kind).is_dir()]
     return {name: {kind: answer(read, folder, kind) for kind in kinds} for name, read in readers.items()}
 
 
@@ -635,10 +509,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--make", type=Path, metavar="FOLDER")
     parser.add_argument("--seed", type=int, default=0, help="of the history")
     parser.add_argument("--spark", action="store_true", help="with a table that the Spark of this project writes")
-    parser.add_argument("--ask", nargs=2, metavar=("PACKAGE", "FOLDER"))
+    parser.add_argument("--ask", nargs="+", metavar="PACKAGE FOLDER [TABLE ...]")
     given = parser.parse_args(arguments)
     if given.ask:
-        print(json.dumps(ask(given.ask[0], Path(given.ask[1]))))
+        print(json.dumps(ask(given.ask[0], Path(given.ask[1]), *given.ask[2:])))
         return 0
     if given.make:
         make(given.make, given.seed)

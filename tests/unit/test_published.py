@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import pytest
 
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, SpecProblem
+from airflow_gddl.contract.extensions import TableKind
+from airflow_gddl.contract.features import properties_of, with_properties
+from airflow_gddl.contract.features.iceberg import FEATURE
 from airflow_gddl.contract.published import (
     Publication,
     PublishedTable,
@@ -20,7 +23,8 @@ from airflow_gddl.contract.published import (
     view_sql,
 )
 from airflow_gddl.contract.row_checks import check_table
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.metadata import validation
 from tests.commands.test_cli import Shop
 
 
@@ -92,6 +96,57 @@ def test_iceberg_is_refused_beside_features_that_it_can_not_follow(key: str) -> 
     assert check_table(spec(iceberg=True, table_properties={key: "false"})) == ()
     assert check_table(spec(table_properties={key: "true"})) == ()
     assert check_table(spec(iceberg=True, partition_by=("day",))) == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "path"),
+    [
+        ("table_properties", {"delta.enableTypeWidening": "true"}, ("table_properties", "delta.enableTypeWidening")),
+        ("table_properties", {"delta.EnableRowTracking": "false"}, ("table_properties", "delta.EnableRowTracking")),
+        ("keys", ("id", "_Row_Id"), ("keys", 1)),
+        ("partition_by", ("_last_updated_sequence_number",), ("partition_by", 0)),
+    ],
+)
+def test_version_3_of_iceberg_has_row_ids(field: str, value: Any, path: tuple[Any, ...]) -> None:
+    (problem,) = check_table(spec(iceberg=3, **{field: value}))
+    assert (problem.code, problem.path) == ("ICEBERG_REFUSED", path)
+    assert [one for one in check_table(spec(iceberg=True, **{field: value})) if one.path == path] == (
+        [problem] if "Widening" in str(path) else []
+    )
+
+
+def test_version_3_of_iceberg_has_deletion_vectors() -> None:
+    asked = spec(iceberg=3, table_properties={"delta.enableDeletionVectors": "true"})
+    assert check_table(asked) == ()
+    tier = TierSpec(deletion_vectors=True)
+    assert [
+        FEATURE.tier(spec(iceberg=version), tier).deletion_vectors for version in (True, 2, 3)
+    ] == [False, False, True]  # fmt: skip
+
+
+@pytest.mark.parametrize("version", [1, 4, 0.5, "3"])
+def test_other_versions_of_iceberg_are_refused(version: Any) -> None:
+    built = validation.TABLE.build({"table": "s.t", "keys": ["id"], "iceberg": version})
+    (problem,) = check_table(built) if isinstance(built, TableSpec) else built
+    assert problem.path == ("iceberg",)
+    assert problem.remedy == "write true (version 2), 3 or false"
+
+
+def test_a_wrong_share_of_shadow_is_one_problem() -> None:
+    built = validation.TABLE.build({"table": "s.t", "keys": ["id"], "shadow": "half"})
+    (problem,) = cast("tuple[SpecProblem, ...]", built)
+    assert (problem.code, problem.path) == ("FIELD_TYPE", ("shadow",))
+    assert problem.remedy.endswith("or true")
+
+
+def test_tables_ask_for_row_tracking_alone_where_iceberg_has_version_3() -> None:
+    asked = {"delta.enableRowTracking": "true", "gddl.widensTypes": "false"}
+    for version, wanted in ((False, {}), (True, {}), (2, {}), (3, asked)):
+        for kind in get_args(TableKind):
+            found = properties_of(spec(iceberg=version), kind)
+            assert found == (wanted if kind in ("replica", "history") else {}), (version, kind)
+    row = spec(iceberg=3, table_properties={"user.a": "b"})
+    assert with_properties(row).table_properties == {"user.a": "b", **asked}
 
 
 def test_an_excluded_key_is_no_problem_of_published() -> None:

@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import cast
 
 from airflow_gddl.contract.basics import FEATURE
@@ -31,7 +31,8 @@ class FeatureDescriptor(OwnCodes):
         check: further problems of a row; None: there are none.
         check_tier: problems of a tier.
         remedies: by field, remedy for a value of the wrong type.
-        tier: the tier by which the tables of a row that uses it are written.
+        tier: function of a row that uses it and of its tier that gives the tier by which its tables are written.
+        properties: function of a row that uses it that gives properties of its Delta tables of the kinds in `reads`.
         reads: tables whose data files its readers use, also files that Delta does not need any more.
         shown_as: format of the metadata that it makes of a row's tables, for readers of another format; empty: none.
         folder: function of the lake, a row and one of its tables that gives the folder of that metadata.
@@ -43,11 +44,16 @@ class FeatureDescriptor(OwnCodes):
     check: Callable[[TableSpec], Iterable[SpecProblem]] | None = None
     check_tier: Callable[[TierSpec], Iterable[SpecProblem]] = lambda _tier: ()
     remedies: Mapping[str, Callable[[object], str]] = field(default_factory=dict)
-    tier: Callable[[TierSpec], TierSpec] = lambda tier: tier
+    tier: Callable[[TableSpec, TierSpec], TierSpec] = lambda _spec, tier: tier
+    properties: Callable[[TableSpec], Mapping[str, str]] = lambda _spec: {}
     reads: tuple[TableKind, ...] = ()
     shown_as: str = ""
     folder: Callable[[str, TableSpec, TableKind], str] | None = None
     without: str = ""
+
+
+WIDENS = "gddl.widensTypes"
+"""Property of a Delta table; `false`: wider columns are written again, without Delta's type widening."""
 
 
 @functools.cache
@@ -61,6 +67,17 @@ def features() -> Mapping[str, FeatureDescriptor]:
 def used_by(spec: TableSpec, tier: TierSpec) -> Mapping[str, FeatureDescriptor]:
     """Features of this installation that a row of a tier uses."""
     return {name: one for name, one in features().items() if one.is_used(spec, tier)}
+
+
+def properties_of(spec: TableSpec, kind: TableKind) -> dict[str, str]:
+    """Properties that the row's features ask for in one of its Delta tables."""
+    used = used_by(spec, TierSpec()).values()
+    return {name: value for one in used if kind in one.reads for name, value in one.properties(spec).items()}
+
+
+def with_properties(spec: TableSpec) -> TableSpec:
+    """The row with the properties of its replica that its features ask for."""
+    return replace(spec, table_properties={**spec.table_properties, **properties_of(spec, "replica")})
 
 
 def folders(lake: str, spec: TableSpec, kind: TableKind) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""Rows with `iceberg: true`.
+"""Rows with `iceberg: true` or `iceberg: 3`.
 
 Why so: docs/decisions/delta-files-and-commits.md.
 
@@ -16,7 +16,7 @@ from datetime import timedelta
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import ICEBERG_KINDS, TableKind
-from airflow_gddl.contract.features.iceberg import BEHIND_CODE, iceberg_folder
+from airflow_gddl.contract.features.iceberg import BEHIND_CODE, format_version, iceberg_folder
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.feature import Feature
@@ -53,8 +53,8 @@ class Iceberg(Feature):
         return ()
 
     def has_work(self, run: TableRun) -> bool:
-        commits = DeltaCommits(run.runtime.storage)
-        return any(commits.version(path) != versions.delta_version() for path, versions in _tables(run))
+        commits, wanted = DeltaCommits(run.runtime.storage), format_version(run.spec)
+        return any((commits.version(path), wanted) != versions.written() for path, versions in _tables(run))
 
     def withdraw(self, run: TableRun) -> int:
         return sum(_versions(run, kind).withdraw() for kind in ICEBERG_KINDS)
@@ -92,8 +92,8 @@ def _publishers(run: TableRun) -> Iterator[IcebergPublisher]:
     """
     for path, versions in _tables(run):
         if importlib.util.find_spec("pyiceberg") is None:  # not imported: that takes a second
-            raise package_missing("a job with `iceberg: true`", "pyiceberg")
-        yield IcebergPublisher(run.runtime.storage, path, versions)
+            raise package_missing("a job with `iceberg`", "pyiceberg")
+        yield IcebergPublisher(run.runtime.storage, path, versions, format_version(run.spec))
 
 
 def _behind(error: Exception) -> RunWarning:
