@@ -59,6 +59,8 @@ _CREATABLE = {
     "delta.autooptimize.optimizewrite",
     ROW_TRACKING.lower(),
 }
+_PLAIN = {("delta.checkpointpolicy", "classic"), (_WIDENS, "false")}
+"""Values of settings that ask for no table feature, as others do."""
 
 
 def require_known(log: ReplayedLog, others: frozenset[str] = frozenset()) -> None:
@@ -137,9 +139,8 @@ def is_settable(properties: Mapping[str, str]) -> bool:
 
 
 def _unsettable(properties: Mapping[str, str]) -> Iterator[str]:
-    """A policy of checkpoints other than `classic` is a table feature."""
     for key, value in properties.items():
-        creatable = key.lower() in _CREATABLE or (key.lower(), value) == ("delta.checkpointpolicy", "classic")
+        creatable = key.lower() in _CREATABLE or (key.lower(), value) in _PLAIN
         if key.lower().startswith("delta.") and not creatable:
             yield key
 

@@ -26,14 +26,10 @@ from tests.readers.tracked_lake import SPEC, STEPS, Change, TrackedTable, requir
 
 StaticTable: Any = pytest.importorskip("pyiceberg.table").StaticTable
 pytestmark = pytest.mark.timeout(900)
-PLACES = ("many",)
-"""Where tables with row tracking are written; `"one"` joins them once our own commits keep it."""
 
 
 @pytest.fixture
 def port(engine: LocalPort) -> LocalPort:
-    if engine.name not in PLACES:
-        pytest.skip("Spark's MERGE writes tables with row tracking")
     return engine
 
 
