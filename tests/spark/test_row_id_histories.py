@@ -12,6 +12,7 @@ import pytest
 from airflow_gddl.contract.actions import Maintain
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.job.job_tables import run_job
+from spark_jobs.rules.history import IDENTITY
 from tests.conftest import LocalPort
 from tests.harness.examples import drawn, examples
 from tests.harness.lake import TIER, Lake
@@ -26,6 +27,7 @@ SORTS = {
     "partial": (Traits(partial=True, renames=True), {"cluster_by": ("v",)}),
     "rescued": (Traits(rescues=True, variants=True), {}),
     "keyless": (Traits(keyless=True, copies=False), {}),
+    "iceberg": (Traits(truncates=True), {"iceberg": 3, "history": True}),
     "partitioned": (Traits(composite=True, renames=True), {"partition_by": ("n",)}),
 }
 FED = ("partial", "partitioned")
@@ -55,8 +57,11 @@ def test_rows_keep_their_ids(sort: str, vectors: bool, spark: LocalPort, tmp_pat
         stage.cases = [with_row_ids(case, sort, begun=number > at % 2) for at, case in enumerate(found, 1)]
         play_run(stage, number)
     for case in stage.cases:
-        path = stage.lake.layout(case.spec).replica
-        stage.blame(case, "row ids", wrong_row_ids(path, case.spec.keys or ())[:5])
+        path, keys = stage.lake.layout(case.spec).replica, case.spec.keys or ()
+        stage.blame(case, "row ids", wrong_row_ids(path, keys)[:5])
+        if case.spec.iceberg and case.spec.history:
+            versions = wrong_row_ids(stage.lake.layout(case.spec).history, (*keys, *IDENTITY))
+            stage.blame(case, "row ids of the history", versions[:5])
         if sort in FED and not vectors and spark.name == "one":
             stage.blame(case, "in the change data feed", differing_versions(path))
     assert not stage.wrong, "\n" + stage.report()
