@@ -229,15 +229,15 @@ def read_file(storage: Storage, table: str, file: DataFile, schema: pa.Schema) -
     return rows
 
 
-def of_file(rows: pa.Table, numbers: np.ndarray, file: DataFile, schema: pa.Schema) -> pa.Table:
+def of_file(rows: pa.Table, numbers: np.ndarray | None, file: DataFile, schema: pa.Schema) -> pa.Table:
     """Rows of a data file in the columns and types of a schema; those of partitions have their value in the log.
 
     So has `_gddl` of rows that were there before the first batch, and the id of rows that have none in the file.
 
     Args:
-        numbers: of the rows in the file.
+        numbers: of the rows in the file; None: its table has no row ids.
     """
-    if file.row_ids is not None and {ROW_ID, ROW_VERSION} & set(schema.names):
+    if file.row_ids is not None and numbers is not None and {ROW_ID, ROW_VERSION} & set(schema.names):
         rows = _of_file(file.row_ids.read(rows), file, schema)
         return row_ids.completed(rows, file.add or {}, numbers)
     return _of_file(rows, file, schema)
@@ -264,7 +264,7 @@ def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, s
     """Rows of some row groups of a file of `opened` in the columns and types of a schema."""
     names = _stored_names(source, file, schema)
     parts = [
-        of_file(source.read_row_group(group, names, use_threads=False), numbers_of(source, group), file, schema)
+        of_file(source.read_row_group(group, names, use_threads=False), _numbers(source, group, file), file, schema)
         for group in groups
     ]
     if len(parts) == 1:  # its arrays are not copied when they are needed as one
@@ -272,8 +272,10 @@ def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, s
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def numbers_of(source: pq.ParquetFile, group: int) -> np.ndarray:
-    """Numbers in the file of the rows of a row group."""
+def _numbers(source: pq.ParquetFile, group: int, file: DataFile) -> np.ndarray | None:
+    """Numbers in the file of the rows of a row group; None: its table has no row ids."""
+    if file.row_ids is None:
+        return None
     *before, count = (source.metadata.row_group(number).num_rows for number in range(group + 1))
     return np.arange(sum(before), sum(before) + count)
 
@@ -288,7 +290,8 @@ def read_rows(
     Args:
         ties: false: the position of rows without a sequence may be null.
     """
-    names, numbers = _stored_names(source, file, schema), numbers_of(source, group)[at]
+    names, numbers = _stored_names(source, file, schema), _numbers(source, group, file)
+    numbers = None if numbers is None else numbers[at]
     if not names:
         return of_file(pa.table({"": pa.nulls(len(at))}), numbers, file, schema)
     if any("_view" in str(field.type) for field in source.schema_arrow):  # Arrow takes no rows of such types
