@@ -15,6 +15,8 @@ from pyspark.sql import functions as F
 from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.tables.delta_log import is_on
+from spark_jobs.tables.row_ids import ROW_TRACKING
 from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, release, values
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
@@ -27,15 +29,18 @@ PROPERTIES: Mapping[str, Mapping[str, str]] = {
     "change feed": {"delta.enableChangeDataFeed": "true"},
     "vectors and feed": {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"},
     "partitioned": {},
+    "row ids": {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"},
 }
-OTHERS = {"vectors": "in tasks", "change feed": "beside", "vectors and feed": "merged", "partitioned": "beside"}
+OTHERS = {
+    "vectors": "in tasks", "change feed": "beside", "vectors and feed": "merged", "partitioned": "beside",
+    "row ids": "in tasks",
+}  # fmt: skip
 OTHERS_AT_NIGHT = [pytest.param(kind, way, marks=pytest.mark.deep) for kind, way in OTHERS.items()]
 """One of each way of commit is played in each change."""
 REFUSED: Mapping[str, Mapping[str, str]] = {
     "column mapping": {
         "delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "delta.minWriterVersion": "5",
     },
-    "row tracking": {"delta.enableRowTracking": "true"},
     "commit times": {"delta.enableInCommitTimestamps": "true"},
 }  # fmt: skip
 
@@ -84,6 +89,14 @@ def rows(port: LocalPort, lake: Lake, spec: TableSpec) -> dict[int, str]:
     return {row["id"]: row["v"] for row in port.read_by_spark(lake.layout(spec).replica)}
 
 
+def row_ids(job: HandWritten) -> dict[int, int]:
+    """By key; empty: the table has none."""
+    if not is_on(dict(job.spark.sql(f"SHOW TBLPROPERTIES delta.`{job.replica}`").collect()), ROW_TRACKING):
+        return {}
+    found = job.spark.read.format("delta").load(job.replica).select("id", "_metadata.row_id")
+    return dict(found.collect())
+
+
 def setting(kind: str, way: str, root: Path) -> tuple[LocalPort, Lake, TableSpec, Landed]:
     partition_by = ("v",) if kind == "partitioned" else ()
     spec = replace(spec_of(history=True, partition_by=partition_by), table=table_of(WAYS[way]))
@@ -99,13 +112,16 @@ def test_table_of_a_merge_job_is_taken_over(kind: str, way: str, tmp_path: Path)
     for number in (1, 2, 3):
         job.apply(number)
     source.land(lake, spec, (3, 4, 5), AFTER)
-    before = set(Path(job.replica).rglob("*.parquet"))
+    before, ids = set(Path(job.replica).rglob("*.parquet")), row_ids(job)
     run(port, lake, spec, adopting())
     assert set(Path(job.replica).rglob("*.parquet")) == before
     assert rows(port, lake, spec) == values(source.states[3])
     assert run(port, lake, spec, JobOptions(action=Verify())).details["verdict"] == "equal"
     run(port, lake, spec)
     assert rows(port, lake, spec) == values(source.states[-1])
+    kept = set.intersection(*map(set, source.states[3:]))
+    assert {key: ids[key] for key in kept & ids.keys()} == {key: row_ids(job)[key] for key in kept & ids.keys()}
+    assert bool(ids) == (kind == "row ids")
     assert run(port, lake, spec, JobOptions(action=Verify())).details["verdict"] == "equal"
     run(port, lake, spec, JobOptions(action=Rebuild()))
     assert rows(port, lake, spec) == values(source.states[-1])
@@ -172,7 +188,7 @@ def test_released_table_goes_on_with_the_merge_job(way: str, tmp_path: Path) -> 
     source = Landed.of(way, files=4)
     source.land(lake, spec, range(3), BEFORE)
     job = HandWritten(port.spark.for_table(), lake, spec)
-    job.load(PROPERTIES["vectors"])
+    job.load(PROPERTIES["row ids"])
     job.apply(1)
     job.apply(2)
     run(port, lake, spec, adopting())

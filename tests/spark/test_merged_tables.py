@@ -33,7 +33,6 @@ MAPPING = {"delta.columnMapping.mode": "name", "delta.minReaderVersion": "2", "d
 """With the versions that Delta asks to be named."""
 FEATURES: Mapping[str, Mapping[str, str]] = {
     "column mapping": MAPPING,
-    "row tracking": {"delta.enableRowTracking": "true"},
     "commit times": {"delta.enableInCommitTimestamps": "true"},
 }
 
