@@ -41,6 +41,7 @@ _REFUSED_SETTINGS = (
     "delta.constraints.",
     "delta.columnmapping.",
     "delta.appendonly",
+    "delta.rowtrackingsuspended",
     "delta.enableincommittimestamps",
 )
 _WIDENS = "delta.enabletypewidening"

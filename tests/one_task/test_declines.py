@@ -79,6 +79,7 @@ SETTINGS = {
     "delta.columnMapping.mode": "name",
     "delta.constraints.positive": "id > 0",
     "delta.appendOnly": "true",
+    "delta.rowTrackingSuspended": "true",
 }
 
 
