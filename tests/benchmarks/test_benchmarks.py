@@ -31,6 +31,7 @@ SMALLEST = {
     "commit_merge": "--tables 2 --rows 10000 --changes 400",
     "expectations": "--scale 0.002 --rounds 1",
     "growth": "--rows 1000000 --changes 20000 --scale 0.01",
+    "iceberg_v3": "--rows 2000 --changes 400",
     "imports": "",
     "initial_load": "--rows 100000 --chunk-rows 50000",
     "known_files": "--files 100",
