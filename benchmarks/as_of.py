@@ -1,6 +1,6 @@
 """Cuts of tables as of one commit: at random under transfers between accounts, and the cost of one beside a rebuild.
 
-    python benchmarks/as_of.py [--scale 0.01]
+    python benchmarks/as_of.py [--scale 0.01] [--only cuts]
 
 A PostgreSQL's accounts move money while runs of `gddl run` read its log; then cuts are made at random commits. In each
 all foreign keys have to hold, the sum of all accounts is that of the beginning, and both tables equal the source at
@@ -272,14 +272,21 @@ def measure_cost(folder: Path, rows: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--scale", type=float, default=1.0, help="of cuts and rows; 1 is the stated work")
+    parser.add_argument("--only", choices=("cuts", "cost"), help="one of the two parts")
     args = parser.parse_args()
+    figures: dict[str, Any] = {}
+    names: list[str] = []
     with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as made:
         Path(made).chmod(0o755)  # the server runs as another user where this one is root
         for name in ("bank", "cost"):
             (Path(made) / name).mkdir()
-        cuts = measure_cuts(Path(made) / "bank", max(1, round(CUTS * args.scale)))
-        cost = measure_cost(Path(made) / "cost", max(1000, round(ROWS * args.scale)))
-    print_figures({"as_of": cuts, "cost": cost}, "cuts", "seconds_per_cut", "cut_seconds", "rebuild_seconds")
+        if args.only != "cost":
+            figures["as_of"] = measure_cuts(Path(made) / "bank", max(1, round(CUTS * args.scale)))
+            names += ["cuts", "seconds_per_cut"]
+        if args.only != "cuts":
+            figures["cost"] = measure_cost(Path(made) / "cost", max(1000, round(ROWS * args.scale)))
+            names += ["cut_seconds", "rebuild_seconds"]
+    print_figures(figures, *names)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ CutKind = Literal["log", "time"]
 LATEST = "latest"
 UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
 LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
+VIEWS_CODE, SAME_CODE = "CUT_VIEWS_UNSUPPORTED", "CUT_NOT_SAME"
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
@@ -104,18 +105,53 @@ class Moment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CutView:
+    """The view of a table of a cut: the versions of its history that are valid at the cut's bound.
+
+    A version is valid that began before the bound in the cut's generation, or in an earlier generation, and that has
+    not ended so.
+
+    Attributes:
+        name: `database.name`.
+        reader: in whose SQL it is, see `published.SqlReader`.
+        catalog: of `gddl.yaml`, in which a job makes it; empty: its statements are printed.
+        path: of the history; empty: the view is not proven yet.
+        version: of the history at which the view was last found to have the rows of the table's digest.
+        keys: key columns.
+        marks: rows that were deleted by the moment are shown, too, and `_gddl.deleted` says so.
+        generation: of the cut, see `CutFacts`.
+        is_stale: a key was erased while the view was proven, so that its digest may be another one.
+        bound: sequence, as text; None: the table has no change before. `is_last`: of the last change that the cut has,
+            else of the first that it may lack.
+    """
+
+    name: str
+    reader: str
+    catalog: str = ""
+    path: str = ""
+    version: int | None = None
+    keys: tuple[str, ...] = ()
+    marks: bool = False
+    generation: int = 1
+    bound: str | None = None
+    is_last: bool = False
+    is_stale: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class CutTable:
     """One table of a cut.
 
     Attributes:
-        folder: of the made table, below the lake.
+        folder: of the made table, below the lake; nothing is there of a view.
         generation, batch, least: see `CutFacts`.
         version: of the change table from which on it was made.
         sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load.
         rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
-        columns: its columns with their SQL types, of the made table.
+        columns: its columns with their SQL types, of the made table or view.
         keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
+        view: in place of a table; None: it is a table.
     """
 
     table: str
@@ -131,13 +167,14 @@ class CutTable:
     columns: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
+    view: CutView | None = None
 
     @classmethod
-    def of(cls, name: str, facts: CutFacts) -> CutTable:
+    def of(cls, name: str, facts: CutFacts, view: CutView | None = None) -> CutTable:
         """The table of a cut of this name, which is not made yet."""
         return cls(
             table=facts.table, folder=table_folder(name, facts.table), generation=facts.generation, batch=facts.batch,
-            version=facts.version, least=facts.least, keys=facts.keys,
+            version=facts.version, least=facts.least, keys=facts.keys, view=view,
         )  # fmt: skip
 
 
@@ -164,6 +201,11 @@ class Cut:
 
     def of(self, table: str) -> CutTable | None:
         return next((one for one in self.tables if one.table == table), None)
+
+    @property
+    def shows_views(self) -> bool:
+        """Whether views were made of it, and no tables."""
+        return any(one.view is not None for one in self.tables)
 
 
 def cuts_folder(lake: str) -> str:

@@ -195,6 +195,7 @@ class CatalogDescriptor:
         session: function of a `CatalogSpec` that gives settings (`spark.…`) of the job's session; null: none.
         is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg: true`.
         readers: that need no settings besides the catalog's to address its tables, see `published.READERS`.
+        views: reader in whose SQL the port makes views, see `catalog_port.ViewPort`; empty: it makes none.
     """
 
     port: str
@@ -207,6 +208,7 @@ class CatalogDescriptor:
     session: str | None = None
     is_iceberg: bool = False
     readers: tuple[str, ...] = ()
+    views: str = ""
 
 
 _OF_ATHENA = "[a-z0-9_]{1,255}", "1 to 255 letters a-z, digits and _, as Athena reads them"
@@ -224,6 +226,7 @@ CATALOGS = ExtensionPoint(
             fields=("uri",),
             session="spark_jobs.catalogs.catalog_port:hive_settings",
             readers=("spark",),
+            views="spark",
         ),
         "glue": CatalogDescriptor(
             port="spark_jobs.catalogs.glue_catalog:glue_catalog",

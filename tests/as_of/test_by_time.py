@@ -20,8 +20,8 @@ from airflow_gddl.contract.consistent_cut import cut_path
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.consistent_cut_rows import rows_digest, together
 from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.rules.row_digest import rows_digest, together
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.conftest import LocalPort
 from tests.harness.examples import at_random
