@@ -16,7 +16,6 @@ from airflow_gddl.contract.cut_views import require_view, view_query
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.extensions import EntryName
 from airflow_gddl.contract.published import SqlReader, by_path
-from airflow_gddl.contract.sql_types import is_complex
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_rows import CutRule, Included
 from spark_jobs.batch.table_run import TableRun
@@ -26,7 +25,7 @@ from spark_jobs.rules.arrays import table_codes
 from spark_jobs.rules.cut_view_rows import ViewRule
 from spark_jobs.rules.history import tracked_columns
 from spark_jobs.rules.row_digest import rows_digest
-from spark_jobs.rules.stored_columns import data_columns, key_schema
+from spark_jobs.rules.stored_columns import key_schema
 from spark_jobs.tables.cut_rows import HISTORY, HeldRows, report_of, versions
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.table_rows import Source, by_key
@@ -72,7 +71,7 @@ def _shown(run: TableRun, schema: TableSchema, columns: Sequence[Column]) -> lis
     """Columns of the view: keys, and those that open versions. Those that the CDC service adds are left out.
 
     Raises:
-        FatalError: `CUT_VIEWS_UNSUPPORTED`: another column opens no version, or has had another nested type.
+        FatalError: `CUT_VIEWS_UNSUPPORTED`: another column opens no version, or other columns order the changes.
     """
     opening = {*tracked_columns(schema), *schema.keys}
     of_source = [
@@ -83,9 +82,6 @@ def _shown(run: TableRun, schema: TableSchema, columns: Sequence[Column]) -> lis
         raise _unsupported(run, what)
     if run.spec.sequence_by and not schema.log_positions:
         raise _unsupported(run, "sequence_by orders its changes by columns of its own, not by the source's log")
-    now = {column.name: column.type for column in data_columns(schema)}
-    if grown := [one.name for one in of_source if is_complex(one.type) and now.get(one.name, one.type) != one.type]:
-        raise _unsupported(run, f"the nested type of {', '.join(grown)} has grown since", "take --schema now")
     return of_source
 
 

@@ -37,11 +37,11 @@ class ViewRule:
 
     def began(self, rows: pa.Table) -> pa.Table:
         """Versions that began before the bound, with whether they ended before it."""
-        began, ended = self._began(rows), pc.invert(self._is_valid(rows))
-        found = by_name(rows, self.columns).append_column(_ENDED, ended)
+        rows = rows.filter(self._began(rows))  # before later values are cast to types of then, which can't hold them
+        found = by_name(rows, self.columns).append_column(_ENDED, pc.invert(self._is_valid(rows)))
         for name in (START, START_GENERATION):
             found = found.append_column(name, rows.column(name))
-        return found.filter(began)
+        return found
 
     def _began(self, rows: pa.Table) -> pa.Array:
         generation, start = (flat(rows.column(name)) for name in (START_GENERATION, START))
