@@ -21,6 +21,7 @@ from spark_jobs.catalogs.catalog_port import (
     TableColumn,
 )
 from spark_jobs.catalogs.registrar import hive_type, same_place
+from spark_jobs.tables.places import DeclinedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -190,7 +191,7 @@ def _mapping(properties: Any) -> dict[str, str]:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except CatalogError:
+    except (CatalogError, DeclinedError):  # a process without Spark hands the table over
         raise
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
