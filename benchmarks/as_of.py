@@ -60,7 +60,7 @@ ACCOUNTS, MONEY, WRITERS = 100, 1000, 3
 """Accounts of each writer, and what each begins with."""
 MOST = 1_000_000
 """Moves of a writer have numbers below this, behind those of the writers before it."""
-PAUSE, BETWEEN_RUNS = 0.02, 2.0
+PAUSE, BETWEEN_RUNS = 0.1, 10.0
 """Seconds between transactions of a writer, and between runs."""
 CREATED = """
 CREATE SCHEMA bank;
@@ -211,7 +211,7 @@ def require_equal(cutter: Cutter, cut: Cut, known: Transfers, moves: int, *, is_
 
 
 def run_gddl(folder: Path, environ: Mapping[str, str]) -> None:
-    command = [sys.executable, "-m", "airflow_gddl.cli.main", "run"]
+    command = [sys.executable, "-m", "airflow_gddl.cli.main", "run", "--wait", "300"]
     done = subprocess.run(command, cwd=folder, env={**os.environ, **environ}, capture_output=True, check=False)
     if done.returncode:
         raise WrongResultError((done.stdout + done.stderr).decode(errors="replace")[-2000:])
@@ -273,39 +273,56 @@ def measure_cuts(folder: Path, count: int) -> dict[str, Any]:
         loaded = load(folder / "metadata", environ)
         cutter = Cutter(roots, loaded.tables, loaded.tiers, environ)
         with running(*(one.run for one in writers), loading.run):
-            seconds, exact = make_cuts(cutter, loading, count)
+            made = make_cuts(cutter, loading, count)
         loading.once()
         latest, _ = cutter.cut("newest", "latest")
         require_equal(cutter, latest, writers[0], len(writers[0].moves), is_exact=True)
         transfers = sum(len(one.moves) for one in writers)
-    say(f"{count:,} cuts equal the source at their commits, {exact:,} of them at the one that was asked for")
-    return {"cuts": count, "exact": exact, "transfers": transfers, "runs": loading.runs, "seconds": round(seconds, 1),
-            "seconds_per_cut": round(seconds / count, 3)}  # fmt: skip
+    say(f"{count:,} cuts equal the source at their commits, {made.exact:,} of them at the one that was asked for")
+    return {"cuts": count, "exact": made.exact, "refused": made.refused, "transfers": transfers, "runs": loading.runs,
+            "seconds": round(made.seconds, 1), "seconds_per_cut": round(made.seconds / count, 3)}  # fmt: skip
 
 
-def make_cuts(cutter: Cutter, loading: Loading, count: int) -> tuple[float, int]:
+@dataclass
+class Made:
+    """Attributes:
+    seconds: of all cuts that were made.
+    exact: how many are at the commit that was asked for.
+    refused: how often a moment was refused, since a run had read its changes and not loaded them.
+    """
+
+    seconds: float = 0.0
+    exact: int = 0
+    refused: int = 0
+
+
+def make_cuts(cutter: Cutter, loading: Loading, count: int) -> Made:
     """Cuts at random commits of the writer that were loaded by then.
-
-    Returns:
-        seconds of the cuts, and how many are where they were asked for.
 
     Raises:
         WrongResultError: one is not the source at its commit.
     """
-    chance, exact, seconds = random.Random(1), 0, 0.0  # noqa: S311 - repeatable by its seed
+    chance, made = random.Random(1), Made()  # noqa: S311 - repeatable by its seed
     while not loading.loaded and loading.failed is None:
         time.sleep(0.1)
-    for number in range(count):
+    number = 0
+    while number < count:
         if loading.failed is not None:
             raise loading.failed
         place, moves = loading.known.places[chance.randrange(loading.loaded)]
         began = time.monotonic()
-        cut, is_exact = cutter.cut(f"cut_{number}", place)
-        seconds, exact = seconds + time.monotonic() - began, exact + is_exact
+        try:
+            cut, is_exact = cutter.cut(f"cut_{number}", place)
+        except FatalError as error:
+            if error.code != "CUT_NOT_COMPLETE":
+                raise
+            made.refused += 1
+            continue
+        made.seconds, made.exact, number = made.seconds + time.monotonic() - began, made.exact + is_exact, number + 1
         require_equal(cutter, cut, loading.known, moves, is_exact=is_exact)
-        if number % 100 == 99:
-            say(f"{number + 1:,} cuts, {loading.runs} runs, {len(loading.known.moves):,} transfers of the known writer")
-    return seconds, exact
+        if number % 100 == 0:
+            say(f"{number:,} cuts, {loading.runs} runs, {len(loading.known.moves):,} transfers of the known writer")
+    return made
 
 
 def write_files(folder: Path, rows: int, changes: int) -> None:

@@ -31,11 +31,12 @@ from airflow_gddl.contract.consistent_cut import (
     cut_path,
     read_cut,
     require_name,
+    require_view,
     table_folder,
 )
 from airflow_gddl.contract.consistent_cut import cuts as all_cuts
-from airflow_gddl.contract.cut_views import drop_statements, require_view, view_statements
-from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
+from airflow_gddl.contract.cut_views import drop_statements, view_statements
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -162,7 +163,10 @@ def _since_compared(table: CutTable, environ: Mapping[str, str]) -> str:
         return ""
     if not table.digest:
         return f"{view.name} is not compared: keys were erased since"
-    version = table_version(view.path, environ)
+    try:
+        version = table_version(view.path, environ)
+    except GddlError as error:
+        return f"{view.name}: whether its history has changed can't be seen from here: {error.what}"
     if version is None:
         return f"{view.name} reads {view.path}, where no history is now"
     if version == view.version:
@@ -229,7 +233,7 @@ def drop(
     lake.require_specs(read_cut(lake.store, lake.lake, name))
     cut = change_cut(lake.store, lake.lake, name, lambda known: replace(known, made_at=None))  # unfinished from now on
     left = lake.remove(cut)
-    printed = [text for one in cut.tables if one.view and not one.view.catalog for text in drop_statements(one)]
+    printed = [text for one in cut.tables if one.view and not one.view.catalog for text in drop_statements(one.view)]
     if json:
         views = {"statements": printed, "left": left} if cut.shows_views else {}
         cli.screen.record({"cut": name, "tables": [one.table for one in cut.tables], **views})
@@ -452,10 +456,10 @@ class _Making:
                 self.of.run(chosen_specs, ConsistentCut(cut=cut.name, then="register"))
             return self._change(cut, lambda known: replace(known, made_at=self.cli.now().isoformat()))
         except BaseException:
-            self._discard(cut)
+            self.discard(cut)
             raise
 
-    def _discard(self, cut: Cut) -> None:
+    def discard(self, cut: Cut) -> None:
         """Remove what was made of a cut, unless it was dropped and another of its name is there."""
         try:
             known = read_cut(self.store, self.lake, cut.name)
@@ -504,7 +508,12 @@ class _Making:
 
     def _end(self, cut: Cut, uncompared: Sequence[str] = ()) -> NoReturn:
         if self.json:
-            printed = [text for one in cut.tables if one.view and not one.view.catalog for text in view_statements(one)]
+            printed = [
+                text
+                for one in cut.tables
+                if one.view and not one.view.catalog
+                for text in view_statements(one.view, one.columns)
+            ]
             self.cli.screen.record({**codec.plain(cut), "statements": printed} if printed else cut)
         else:
             self._show(cut, uncompared)
@@ -517,7 +526,12 @@ class _Making:
              one.commit_ts or ""]
             for one in cut.tables
         ]  # fmt: skip
-        printed = [text for one in cut.tables if one.view and not one.view.catalog for text in view_statements(one)]
+        printed = [
+            text
+            for one in cut.tables
+            if one.view and not one.view.catalog
+            for text in view_statements(one.view, one.columns)
+        ]
         same = f", with the rows of {cut.again}" if cut.again else ""
         if uncompared:
             same += f"; not compared: {', '.join(uncompared)}, of which keys were erased since"
@@ -529,6 +543,12 @@ class _Making:
             return
         self.cli.screen.table(["table", place, *number_columns("rows"), "newest change"], rows)
         self.cli.screen.say(said, "green")
+
+
+def _printed(cut: Cut) -> list[str]:
+    """Statements that make the views that no job makes."""
+    views = [(one.view, one.columns) for one in cut.tables if one.view is not None and not one.view.catalog]
+    return [text for view, columns in views for text in view_statements(view, columns)]
 
 
 def _require_same(first: Cut, again: Cut) -> None:

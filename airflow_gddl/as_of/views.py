@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from airflow_gddl.contract.consistent_cut import VIEWS_CODE, Cut, CutView
-from airflow_gddl.contract.cut_views import view_name
+from airflow_gddl.contract.consistent_cut import VIEWS_CODE, Cut
+from airflow_gddl.contract.cut_views import CutView, view_name
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.extensions import CATALOGS, EntryName, TableKind, entry_name, name_fault
 from airflow_gddl.contract.published import ViewName

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 
 from airflow_gddl.contract import codec, postgresql_log
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
+from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import CUTS, STATE, join
 from airflow_gddl.contract.table_spec import TableSpec
@@ -105,40 +106,6 @@ class Moment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CutView:
-    """The view of a table of a cut: the versions of its history that are valid at the cut's bound.
-
-    A version is valid that began before the bound in the cut's generation, or in an earlier generation, and that has
-    not ended so.
-
-    Attributes:
-        name: `database.name`.
-        reader: in whose SQL it is, see `published.SqlReader`.
-        catalog: of `gddl.yaml`, in which a job makes it; empty: its statements are printed.
-        path: of the history; empty: the view is not proven yet.
-        version: of the history at which the view was last found to have the rows of the table's digest.
-        keys: key columns.
-        marks: rows that were deleted by the moment are shown, too, and `_gddl.deleted` says so.
-        generation: of the cut, see `CutFacts`.
-        is_stale: a key was erased while the view was proven, so that its digest may be another one.
-        bound: sequence, as text; None: the table has no change before. `is_last`: of the last change that the cut has,
-            else of the first that it may lack.
-    """
-
-    name: str
-    reader: str
-    catalog: str = ""
-    path: str = ""
-    version: int | None = None
-    keys: tuple[str, ...] = ()
-    marks: bool = False
-    generation: int = 1
-    bound: str | None = None
-    is_last: bool = False
-    is_stale: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class CutTable:
     """One table of a cut.
 
@@ -206,6 +173,13 @@ class Cut:
     def shows_views(self) -> bool:
         """Whether views were made of it, and no tables."""
         return any(one.view is not None for one in self.tables)
+
+
+def require_view(table: CutTable) -> CutView:
+    """The view of a table of a cut that has one."""
+    if table.view is None:
+        raise ValueError(table.table)
+    return table.view
 
 
 def cuts_folder(lake: str) -> str:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
-from airflow_gddl.contract.consistent_cut import CutTable, CutView
-from airflow_gddl.contract.published import MARK, MARKS, SqlReader, ViewName, athena_table, by_path, quoted
-from airflow_gddl.contract.sql_types import DecimalType, ScalarType, literal, parse_type
+from airflow_gddl.contract.published import (
+    MARK,
+    MARKS,
+    SqlReader,
+    ViewName,
+    athena_table,
+    by_path,
+    quoted,
+    text_literal,
+)
+from airflow_gddl.contract.sql_types import DecimalType, ScalarType, parse_type
 
 _START, _END = "__start_at", "__end_at"
 _START_GENERATION, _END_GENERATION = "__start_generation", "__end_generation"
@@ -20,14 +29,51 @@ _NAMES = {"athena": {"float": "real"}}
 _REGISTERED = "__history"
 
 
+@dataclass(frozen=True, kw_only=True)
+class CutView:
+    """The view of a table of a cut: the versions of its history that are valid at the cut's bound.
+
+    A version is valid that began before the bound in the cut's generation, or in an earlier generation, and that has
+    not ended so.
+
+    Attributes:
+        name: `database.table`, in the catalog or for the reader.
+        reader: in whose SQL it is, see `published.SqlReader`.
+        catalog: of `gddl.yaml`, in which a job makes it; empty: its statements are printed.
+        path: of the history; empty: the view is not proven yet.
+        version: of the history at which the view was last found to have the rows of the table's digest.
+        keys: key columns.
+        marks: rows that were deleted by the moment are shown, too, and `_gddl.deleted` says so.
+        generation: of the cut, whose full load it begins with.
+        is_stale: a key was erased while the view was proven, so that its digest may be another one.
+        bound: sequence, as text; None: the table has no change before. `is_last`: of the last change that the cut has,
+            else of the first that it may lack.
+    """
+
+    name: str
+    reader: str
+    catalog: str = ""
+    path: str = ""
+    version: int | None = None
+    keys: tuple[str, ...] = ()
+    marks: bool = False
+    generation: int = 1
+    bound: str | None = None
+    is_last: bool = False
+    is_stale: bool = False
+
+
 def view_name(cut: str, table: str) -> str:
     """The name of a view in the database of its table; `table`: the table's name there."""
     return f"{cut}__{table}"
 
 
-def view_statements(table: CutTable) -> tuple[str, ...]:
-    """Statements that create the view of a table, in order, without semicolons; none replaces what is there."""
-    view = require_view(table)
+def view_statements(view: CutView, columns: Mapping[str, str]) -> tuple[str, ...]:
+    """Statements that create a view, in order, without semicolons; none replaces what is there.
+
+    Args:
+        columns: names to SQL types.
+    """
     name = _name_of(view)
     reader = cast("SqlReader", view.reader)
     if reader == "athena":
@@ -35,12 +81,11 @@ def view_statements(table: CutTable) -> tuple[str, ...]:
     else:
         first = (f"CREATE SCHEMA IF NOT EXISTS {quoted(name.database, reader)}",)
         relation = by_path(view.path, reader)
-    return (*first, f"CREATE VIEW {_quoted(view)} AS\n{view_query(table, relation)}")
+    return (*first, f"CREATE VIEW {_quoted(view)} AS\n{view_query(view, columns, relation)}")
 
 
-def drop_statements(table: CutTable) -> tuple[str, ...]:
+def drop_statements(view: CutView) -> tuple[str, ...]:
     """Statements that undo `view_statements`, but for the schema."""
-    view = require_view(table)
     dropped = f"DROP VIEW IF EXISTS {_quoted(view)}"
     if view.reader != "athena":
         return (dropped,)
@@ -48,38 +93,31 @@ def drop_statements(table: CutTable) -> tuple[str, ...]:
     return (dropped, f"DROP TABLE IF EXISTS `{name.database}`.`{name.name}{_REGISTERED}`")
 
 
-def view_query(table: CutTable, relation: str) -> str:
+def view_query(view: CutView, columns: Mapping[str, str], relation: str) -> str:
     """The query of a view.
 
     Args:
+        columns: names to SQL types.
         relation: the history as the view's reader names it, quoted.
     """
-    view = require_view(table)
     reader = cast("SqlReader", view.reader)
-    columns = [_column(name, kind, reader) for name, kind in table.columns.items()]
+    shown = [_column(name, kind, reader) for name, kind in columns.items()]
     began, valid = _began(view, reader), _is_valid(view, reader)
     if not view.marks:
-        return f"{_select(columns)}\nFROM {relation}\nWHERE {began}\n  AND {valid}"
+        return f"{_select(shown)}\nFROM {relation}\nWHERE {began}\n  AND {valid}"
     keys = ", ".join(quoted(key, reader) for key in view.keys)
     newest = f"{quoted(_START_GENERATION, reader)} DESC, {quoted(_START, reader)} DESC NULLS LAST"
     inner = [
-        *(quoted(name, reader) for name in table.columns),
+        *(quoted(name, reader) for name in columns),
         f"NOT coalesce({valid}, false) AS {quoted(_DELETED, reader)}",
         f"row_number() OVER (PARTITION BY {keys} ORDER BY {newest}) AS {quoted(_NEWEST, reader)}",
     ]
     versions = f"{_select(inner)}\nFROM {relation}\nWHERE {began}"
     marked = f"{_marks(quoted(_DELETED, reader), reader)} AS {quoted(MARKS, reader)}"
     return (
-        f"{_select([*columns, marked])}\nFROM (\n{versions}\n) AS {quoted('versions', reader)}\n"
+        f"{_select([*shown, marked])}\nFROM (\n{versions}\n) AS {quoted('versions', reader)}\n"
         f"WHERE {quoted(_NEWEST, reader)} = 1"
     )
-
-
-def require_view(table: CutTable) -> CutView:
-    """The view of a table of a cut that has one."""
-    if table.view is None:
-        raise ValueError(table.table)
-    return table.view
 
 
 def _name_of(view: CutView) -> ViewName:
@@ -109,7 +147,7 @@ def _began(view: CutView, reader: SqlReader) -> str:
     generation, start, at = quoted(_START_GENERATION, reader), quoted(_START, reader), view.generation
     before = f"{start} IS NULL"
     if view.bound is not None:
-        before += f" OR {start} {'<=' if view.is_last else '<'} {_text(view.bound, reader)}"
+        before += f" OR {start} {'<=' if view.is_last else '<'} {text_literal(view.bound, reader)}"
     return f"({generation} < {at} OR ({generation} = {at} AND ({before})))"
 
 
@@ -118,12 +156,8 @@ def _is_valid(view: CutView, reader: SqlReader) -> str:
     generation, end, at = quoted(_END_GENERATION, reader), quoted(_END, reader), view.generation
     if view.bound is None:
         return f"({generation} IS NULL OR {generation} >= {at})"
-    after = f"{end} {'>' if view.is_last else '>='} {_text(view.bound, reader)}"
+    after = f"{end} {'>' if view.is_last else '>='} {text_literal(view.bound, reader)}"
     return f"({generation} IS NULL OR {generation} > {at} OR ({generation} = {at} AND {after}))"
-
-
-def _text(text: str, reader: SqlReader) -> str:
-    return literal(text) if reader in ("spark", "databricks") else "'" + text.replace("'", "''") + "'"
 
 
 def _marks(deleted: str, reader: SqlReader) -> str:

@@ -16,6 +16,7 @@ from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.extensions import CATALOGS, DIALECTS, CatalogSpec, is_among
 from airflow_gddl.contract.layout import STATE, join, table_url
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.sql_types import literal
 from airflow_gddl.contract.table_spec import lowered
 
 EVERY = "*"
@@ -221,6 +222,11 @@ def quoted(name: str, reader: Reader) -> str:
     """A name in the reader's quotes."""
     mark = "`" if reader in _BACKTICKS else '"'
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
+
+
+def text_literal(text: str, reader: SqlReader) -> str:
+    """A text in the reader's quotes."""
+    return literal(text) if reader in _BACKTICKS else _text(text)
 
 
 def athena_table(path: str, view: ViewName, suffix: str = _REGISTERED) -> tuple[tuple[str, ...], str]:

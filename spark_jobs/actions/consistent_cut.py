@@ -17,8 +17,8 @@ from airflow_gddl.contract.consistent_cut import (
     CutTable,
     key_forms,
     read_cut,
+    require_view,
 )
-from airflow_gddl.contract.cut_views import require_view
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
@@ -36,8 +36,9 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import last_cut
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.tables.cut_rows import held, shown
+from spark_jobs.rules.view_rows import ViewRule
 from spark_jobs.tables.delta_log import DeltaCommits
+from spark_jobs.tables.held_rows import held, shown
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -84,7 +85,7 @@ def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:  # noq
         if entry.view.path != run.layout.history:
             what = f"the history of {run.spec.table} is at {run.layout.history} now; the view reads {entry.view.path}"
             raise FatalError(SAME_CODE, what, where=run.spec.table, remedy="drop the cut, and make it again")
-        found = shown(tables_of(context, entry.view.path), entry)
+        found = shown(tables_of(context, entry.view.path), ViewRule.of(entry.view, entry.columns))
     return {"rows": found.rows, "digest": found.digest, "version": found.version}
 
 

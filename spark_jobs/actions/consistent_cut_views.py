@@ -11,8 +11,8 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from airflow_gddl.contract.consistent_cut import VIEWS_CODE, Cut, CutTable, CutView, cut_path
-from airflow_gddl.contract.cut_views import require_view, view_query
+from airflow_gddl.contract.consistent_cut import VIEWS_CODE, Cut, CutTable, cut_path, require_view
+from airflow_gddl.contract.cut_views import CutView, view_query
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.extensions import EntryName
 from airflow_gddl.contract.published import SqlReader, by_path
@@ -22,12 +22,12 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.catalogs.catalog_port import CatalogContext, CatalogError, ViewPort, open_catalog
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.rules.arrays import table_codes
-from spark_jobs.rules.cut_view_rows import ViewRule
 from spark_jobs.rules.history import tracked_columns
 from spark_jobs.rules.row_digest import rows_digest
 from spark_jobs.rules.stored_columns import key_schema
-from spark_jobs.tables.cut_rows import HISTORY, HeldRows, report_of, versions
+from spark_jobs.rules.view_rows import ViewRule
 from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.held_rows import HISTORY, HeldRows, report_of, versions
 from spark_jobs.tables.table_rows import Source, by_key
 
 _CHANGES = "changes"
@@ -130,7 +130,7 @@ def compared(tables: Tables, changes: str, entry: CutTable, rule: CutRule) -> Co
     Args:
         changes: path of the change table.
     """
-    view = ViewRule.of(entry)
+    view = ViewRule.of(require_view(entry), entry.columns)
     snapshot = tables.existing(view.view.path)
     sources = {_CHANGES: Source.of(tables.existing(changes), rule.changes), HISTORY: versions(snapshot, view)}
     encoded = by_key(tables, sources, key_schema(rule.schema), _Compare(view, rule))
@@ -192,7 +192,7 @@ def registered(run: TableRun, cut: Cut, entry: CutTable) -> None:
         FatalError: `CUT_EXISTS`: the name is another entry's; the catalog's code.
     """
     view, name = require_view(entry), _name_of(entry)
-    query = view_query(entry, by_path(view.path, cast("SqlReader", view.reader)))
+    query = view_query(view, entry.columns, by_path(view.path, cast("SqlReader", view.reader)))
     comment, properties = f"{cut.source} as of {cut.moment.shown}", _properties(run, cut)
     with _in_catalog(run, view) as port:
         if port.create_view(name, query, comment, properties):

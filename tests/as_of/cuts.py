@@ -12,12 +12,12 @@ from airflow_gddl.contract.consistent_cut import (
     Cut,
     CutFacts,
     CutTable,
-    CutView,
     Moment,
     asked_moment,
     chosen,
     cut_path,
 )
+from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage

@@ -269,7 +269,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, count: Callable[[], None]) -> None:
 
     monkeypatch.setattr(Storage, "create_once", creates)
     monkeypatch.setattr(Storage, "swap_once", swaps)
-    monkeypatch.setattr("airflow_gddl.as_of.commands._Making._discard", lambda *_: None)
+    monkeypatch.setattr("airflow_gddl.as_of.commands._Making.discard", lambda *_: None)
 
 
 @pytest.mark.usefixtures("service")

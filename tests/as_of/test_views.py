@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.actions import ConsistentCut, Erase, Rebuild
-from airflow_gddl.contract.consistent_cut import Cut, CutTable, lsn_of
-from airflow_gddl.contract.cut_views import require_view, view_query, view_statements
+from airflow_gddl.contract.consistent_cut import Cut, CutTable, lsn_of, require_view
+from airflow_gddl.contract.cut_views import view_query, view_statements
 from airflow_gddl.contract.published import by_path
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.as_of.cuts import Cuts, RefusedError
@@ -36,12 +36,12 @@ def in_duckdb(entry: CutTable) -> list[Row]:
     view = require_view(entry)
     with duckdb.connect() as connection:
         connection.register("history", pa.table(DeltaTable(view.path).scan()))
-        return _plain(connection.sql(view_query(entry, "history")).to_arrow_table().to_pylist())
+        return _plain(connection.sql(view_query(view, entry.columns, "history")).to_arrow_table().to_pylist())
 
 
 def in_spark(entry: CutTable, port: LocalPort) -> list[Row]:
     view = replace(require_view(entry), reader="spark")
-    statement = view_query(replace(entry, view=view), by_path(view.path, "spark"))
+    statement = view_query(view, entry.columns, by_path(view.path, "spark"))
     return _plain([row.asDict(recursive=True) for row in port.spark.for_table().sql(statement).collect()])
 
 
@@ -231,7 +231,9 @@ def test_columns_keep_the_types_of_the_moment(lake: Lake) -> None:
     for cut in (early, late):
         with duckdb.connect() as connection:
             connection.register("history", pa.table(DeltaTable(require_view(cut.tables[0]).path).scan()))
-            found = connection.sql(view_query(cut.tables[0], "history")).to_arrow_table()
+            found = connection.sql(
+                view_query(require_view(cut.tables[0]), cut.tables[0].columns, "history")
+            ).to_arrow_table()
         assert found.schema.field("v").type == pa.int32()
     assert in_duckdb(early.tables[0]) == [{"id": 1, "v": 2, "_gddl": False}]
     assert in_duckdb(now.tables[0])[0] == {"id": 1, "v": 2, "new": None, "_gddl": False}
@@ -392,7 +394,7 @@ def test_statements_name_the_place_in_the_log_and_replace_nothing(
     spec = replace(ORDERS, delete=delete)
     lake.done(spec)
     cut = cuts_of(lake, spec).make("cut", at(3).isoformat(), reader=reader)
-    statements = view_statements(cut.tables[0])
+    statements = view_statements(require_view(cut.tables[0]), cut.tables[0].columns)
     assert f"'{2:035d}'" in statements[-1]
     assert statements[-1].startswith("CREATE VIEW")
     assert not [text for text in statements if "REPLACE" in text]

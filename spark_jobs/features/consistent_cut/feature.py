@@ -7,8 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.consistent_cut import Cut, CutTable, change_cut, cuts, key_forms
-from airflow_gddl.contract.cut_views import require_view
+from airflow_gddl.contract.consistent_cut import Cut, CutTable, change_cut, cuts, key_forms, require_view
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
@@ -16,7 +15,8 @@ from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.rules.erasure import WantedKey
-from spark_jobs.tables.cut_rows import shown
+from spark_jobs.rules.view_rows import ViewRule
+from spark_jobs.tables.held_rows import shown
 
 if TYPE_CHECKING:
     from spark_jobs.tables.one_task import TablesEngine
@@ -78,7 +78,7 @@ def _note_view(run: TableRun, cut: Cut, entry: CutTable) -> None:
     if view.path != run.layout.history or not context.engine.tables.exists(view.path):
         return
     tables = cast("TablesEngine", context.engine).whole_tables_of(context, view.path)
-    removed = (entry.rows or 0) - shown(tables, entry).rows
+    removed = (entry.rows or 0) - shown(tables, ViewRule.of(view, entry.columns)).rows
     if removed > 0:
         change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
 

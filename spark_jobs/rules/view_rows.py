@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.consistent_cut import CutTable, CutView
-from airflow_gddl.contract.cut_views import require_view
+from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.published import MARK
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.table_schema import GDDL, Column
@@ -31,9 +31,13 @@ class ViewRule:
     columns: pa.Schema
 
     @classmethod
-    def of(cls, entry: CutTable) -> ViewRule:
-        columns = tuple(Column(name, parse_type(kind)) for name, kind in entry.columns.items())
-        return cls(view=require_view(entry), columns=DeltaSchema(columns).arrow)
+    def of(cls, view: CutView, kinds: Mapping[str, str]) -> ViewRule:
+        """
+        Args:
+            kinds: columns to their SQL types.
+        """
+        columns = tuple(Column(name, parse_type(kind)) for name, kind in kinds.items())
+        return cls(view=view, columns=DeltaSchema(columns).arrow)
 
     def began(self, rows: pa.Table) -> pa.Table:
         """Versions that began before the bound, with whether they ended before it."""
@@ -80,7 +84,7 @@ class ViewRule:
         return np.sort(order[is_last])
 
     def of_table(self, rows: pa.Table) -> pa.Table:
-        """The same columns of rows of the cut's table."""
+        """Rows of the cut's table in the columns of the view."""
         found = by_name(rows, self.columns)
         if not self.view.marks:
             return found

@@ -9,12 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_gddl.contract.consistent_cut import CutTable
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.cut_view_rows import ViewRule
 from spark_jobs.rules.history import BOUNDS
 from spark_jobs.rules.row_digest import rows_digest, together
+from spark_jobs.rules.view_rows import ViewRule
 from spark_jobs.tables.delta_tables import Tables, TableSnapshot
 from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
 
@@ -23,9 +22,11 @@ HISTORY, _TABLE = "history", "table"
 
 @dataclass(frozen=True, kw_only=True)
 class HeldRows:
-    """Attributes:
-    digest: see `rows_digest`.
-    version: of the Delta table that was read.
+    """Rows of a table or a view of a cut.
+
+    Attributes:
+        digest: see `rows_digest`.
+        version: of the Delta table that was read.
     """
 
     rows: int
@@ -47,9 +48,8 @@ def held(tables: Tables, path: str) -> HeldRows:
     return HeldRows.of(reports, snapshot.log.version)
 
 
-def shown(tables: Tables, entry: CutTable) -> HeldRows:
+def shown(tables: Tables, rule: ViewRule) -> HeldRows:
     """The rows of a view of a cut."""
-    rule = ViewRule.of(entry)
     snapshot = tables.existing(rule.view.path)
     keys = pa.schema([rule.columns.field(name) for name in rule.view.keys])
     reports = by_key(tables, {HISTORY: versions(snapshot, rule)}, keys, _Shown(rule))
