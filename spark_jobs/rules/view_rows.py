@@ -32,10 +32,7 @@ class ViewRule:
 
     @classmethod
     def of(cls, view: CutView, kinds: Mapping[str, str]) -> ViewRule:
-        """
-        Args:
-            kinds: columns to their SQL types.
-        """
+        """The rule of a view, from columns to their SQL types."""
         columns = tuple(Column(name, parse_type(kind)) for name, kind in kinds.items())
         return cls(view=view, columns=DeltaSchema(columns).arrow)
 

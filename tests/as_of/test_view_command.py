@@ -23,6 +23,7 @@ from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut import act
 from spark_jobs.batch.totals import RunTotals
+from spark_jobs.catalogs.catalog_port import CatalogError
 from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at
 from tests.as_of.test_command import as_of
 from tests.harness.lake import Lake
@@ -42,8 +43,11 @@ class FolderCatalog:
 
     folder: Path
     before_write: Callable[[], None] = lambda: None
+    is_down: bool = False
 
     def path(self, name: EntryName) -> Path:
+        if self.is_down:
+            raise CatalogError("CATALOG_UNREACHABLE", "it does not answer", is_down=True)
         return self.folder / f"{name}.json"
 
     def create_view(self, name: EntryName, query: str, comment: str, properties: Mapping[str, str]) -> bool:
@@ -270,6 +274,21 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, count: Callable[[], None]) -> None:
     monkeypatch.setattr(Storage, "create_once", creates)
     monkeypatch.setattr(Storage, "swap_once", swaps)
     monkeypatch.setattr("airflow_gddl.as_of.commands._Making.discard", lambda *_: None)
+
+
+@pytest.mark.usefixtures("service")
+def test_a_catalog_that_does_not_answer_leaves_an_unfinished_cut(lake: Lake, catalog: FolderCatalog) -> None:
+    """Nothing tells whether a view was made: it is dropped once the catalog answers."""
+    catalog.is_down = True
+    said = as_of(lake, *MADE, "--prefix", "first", status=1)[1]
+    assert ("[CATALOG_UNREACHABLE]" in said, "it does not answer" in said) == (True, True), said
+    assert "[CATALOG_UNREACHABLE]" in as_of(lake, "drop", "first", status=1)[1]
+    (known,) = as_of(lake, "list")[0]
+    assert known["made_at"] is None
+    catalog.is_down = False
+    (dropped,), _ = as_of(lake, "drop", "first")
+    assert dropped["left"] == views("first")
+    assert as_of(lake, "list")[0] == []
 
 
 @pytest.mark.usefixtures("service")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +248,28 @@ def _write(lake: Lake, service: Service, table: pa.Table) -> None:
     name = f"20240101-{number:09d}.parquet"
     write(lake.landing(ORDERS), name, table)
     stamp(lake.landing(ORDERS) / name, at(6))
+
+
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+def test_names_are_quoted_and_types_are_cast(engine: LocalPort, delete: Any, tmp_path: Path) -> None:
+    lake, spec = Lake(tmp_path, port=engine), replace(ORDERS, delete=delete)
+    service, moment = Service(lake), pa.array([at(0)], pa.timestamp("us", "UTC"))
+    others = {
+        'o"d`d': ["x"], "price": pa.array([Decimal("1.25")], pa.decimal128(10, 2)), "ratio": [0.5], "at": moment,
+        "day": pa.array([at(0).date()], pa.date32()), "flag": [True], "small": pa.array([7], pa.int8()), "raw": [b"r"],
+        "real": pa.array([0.25], pa.float32()), "select": ["word"],
+    }  # fmt: skip
+    service.load(spec, {1: 1}, **others)
+    service.change(spec, [(at(1), "U", 1, 2)], **others)
+    service.change(spec, [(at(2), "U", 1, 3)], **others)
+    lake.done(spec)
+    cuts = cuts_of(lake, spec)
+    views, tables = cuts.make("views", at(1).isoformat(), "duckdb"), cuts.make("tables", at(1).isoformat())
+    equal(cuts, views, tables)
+    assert len(views.tables[0].columns) == 12
+    if engine.name == "many":
+        (found,) = in_spark(views.tables[0], engine)
+        assert (found["v"], found["price"], found["select"], found["day"]) == (2, Decimal("1.25"), "word", at(0).date())
 
 
 def test_columns_of_the_service_are_left_out(lake: Lake, service: Service) -> None:
