@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from airflow_gddl.as_of.views import ViewPlan, renamed
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.job import Request, run_tables
+from airflow_gddl.cli.schema import DATABASE, SqlReaderName
 from airflow_gddl.cli.screen import Cell, count, counted, number_columns
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
 from airflow_gddl.contract.consistent_cut import (
     LATEST,
+    SAME_CODE,
     Cut,
     CutFacts,
     CutTable,
@@ -28,19 +31,22 @@ from airflow_gddl.contract.consistent_cut import (
     cut_path,
     read_cut,
     require_name,
+    require_view,
     table_folder,
 )
 from airflow_gddl.contract.consistent_cut import cuts as all_cuts
-from airflow_gddl.contract.errors import FatalError, MetadataError, documented
+from airflow_gddl.contract.cut_views import drop_statements, view_statements
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.stores import Storage, open_store, remove_table
+from airflow_gddl.stores import open_store, remove_table
+from airflow_gddl.stores.delta_tables import table_version
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
-app = Group("All tables of a source as it had them at one commit: make, list and drop such cuts.")
+app = Group("All tables of a source as it had them at one commit: make, list, verify and drop such cuts.")
 _WAIT = 300.0
 
 
@@ -60,7 +66,20 @@ At = Annotated[
 ]
 To = Annotated[Target, typer.Option("--to", help="What is made: Delta tables, or views in a catalog.")]
 Prefix = Annotated[
-    str, typer.Option("--prefix", metavar="NAME", help="Name of the cut; its tables are in the folder _as_of/NAME.")
+    str,
+    typer.Option(
+        "--prefix", metavar="NAME", help="Name of the cut: its tables are in the folder _as_of/NAME, views are NAME__*."
+    ),
+]
+ViewReader = Annotated[
+    SqlReaderName | None,
+    typer.Option("--reader", help="With --to views: print the statements for this engine; no catalog is asked."),
+]
+ViewDatabase = Annotated[
+    str,
+    typer.Option(
+        "--database", metavar="NAME", help="With --reader: of the views; {schema} stands for the source's schema."
+    ),
 ]
 Again = Annotated[
     str, typer.Option("--again", metavar="NAME", help="Make the cut of this name again, and compare the two.")
@@ -83,6 +102,8 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
     prefix: Prefix = "",
     again: Again = "",
     schema: Columns = CutSchema.THEN,
+    reader: ViewReader = None,
+    database: ViewDatabase = DATABASE,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: Wait = _WAIT,
@@ -93,15 +114,21 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
         _require_none(given, f"before {ctx.invoked_subcommand} would have no effect", "write it behind the subcommand")
         return
     if again:
-        which = [name for name in given if name in ("source", "at", "table", "schema")]
+        which = [name for name in given if name in ("source", "at", "table", "schema", "to", "reader", "database")]
         _require_none(which, "beside --again would have no effect", "leave it out: the cut that is repeated has it")
     cli = context.of(ctx)
-    _require_tables(to)
+    if to is Target.TABLES:
+        which = [name for name in given if name in ("reader", "database")]
+        _require_none(which, "has an effect with --to views alone", "leave it out, or write --to views")
+    if reader is None:
+        which = [name for name in given if name == "database"]
+        _require_none(which, "has an effect with --reader alone", "catalogs have their own templates of databases")
     require_name(prefix)
-    making = _Making(cli, metadata, prefix, json=json, wait=wait)
+    making = _Making(_Lake(cli, metadata, wait=wait), prefix, json=json)
     if again:
         making.repeat(again)
-    making.make(source, at, tuple(table or ()), schema)
+    views = ViewPlan(reader="" if reader is None else reader.value, database=database) if to is Target.VIEWS else None
+    making.make(source, at, tuple(table or ()), schema, views)
 
 
 @app.command(name="list")
@@ -116,11 +143,78 @@ def list_cuts(
         cli.screen.records(codec.plain(cut) for cut in cuts)
         return
     rows: list[list[Cell | str]] = [
-        [cut.name, cut.source, cut.moment.shown, cut.made_at or Cell("unfinished", "yellow"), count(len(cut.tables)),
+        [cut.name, cut.source, cut.moment.shown, cut.made_at or Cell("unfinished", "yellow"),
+         "views" if cut.shows_views else "tables", count(len(cut.tables)),
          count(sum(one.rows or 0 for one in cut.tables)), count(sum(one.erased for one in cut.tables))]
         for cut in cuts
     ]  # fmt: skip
-    cli.screen.table(["cut", "source", "moment", "made at", *number_columns("tables", "rows", "erased")], rows)
+    titles = ("cut", "source", "moment", "made at", "as")
+    cli.screen.table([*titles, *number_columns("tables", "rows", "erased")], rows)
+    for cut in cuts:
+        for one in cut.tables:
+            if cut.made_at is not None and (text := _since_compared(one, cli.environ)):
+                cli.screen.say(f"{cut.name}: {text}", "yellow")
+
+
+def _since_compared(table: CutTable, environ: Mapping[str, str]) -> str:
+    """Why it is not known whether a view still shows the rows of its digest; empty: it does, or it is a table."""
+    view = table.view
+    if view is None:
+        return ""
+    if not table.digest:
+        return f"{view.name} is not compared: keys were erased since"
+    try:
+        version = table_version(view.path, environ)
+    except GddlError as error:
+        return f"{view.name}: whether its history has changed can't be seen from here: {error.what}"
+    if version is None:
+        return f"{view.name} reads {view.path}, where no history is now"
+    if version == view.version:
+        return ""
+    return f"{view.name} was not compared since version {view.version} of its history, which has version {version} now"
+
+
+@app.command()
+def verify(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the cut.")],
+    *,
+    metadata: options.Metadata = "metadata",
+    json: options.Json = False,
+    wait: Wait = _WAIT,
+) -> None:
+    """Compare the rows that a cut's tables or views have now with those that they were made with."""
+    require_name(name)
+    cli = context.of(ctx)
+    lake = _Lake(cli, metadata, wait=wait)
+    cut = lake.finished(name)
+    compared = [one for one in cut.tables if one.digest]
+    specs = lake.specs_of(compared)
+    found = lake.run(specs, ConsistentCut(cut=name, then="compare")) if specs else ()
+    held = {one.table: job.answer(result) for one, result in zip(compared, found, strict=True)}
+    different = [one.table for one in compared if held[one.table]["digest"] != one.digest]
+    same = {table: rows["version"] for table, rows in held.items() if table not in different}
+    change_cut(lake.store, lake.lake, name, lambda known: _compared(cut, known, same))
+    uncompared = [one.table for one in cut.tables if not one.digest]
+    if json:
+        cli.screen.record({"cut": name, "equal": sorted(same), "different": different, "not_compared": uncompared})
+    elif same:
+        left = f"; not compared: {', '.join(uncompared)}, of which keys were erased since" if uncompared else ""
+        cli.screen.say(f"{name}: {', '.join(same)} as when the cut was made{left}", "green")
+    if different:
+        what = f"{', '.join(different)} of {name} have other rows than when the cut was made"
+        raise FatalError(SAME_CODE, what, remedy=f"make a new cut at {cut.moment.shown}; gddl as-of drop {name}")
+
+
+def _compared(cut: Cut, known: Cut, versions: Mapping[str, int]) -> Cut:
+    """The document with the versions of histories at which views were found equal."""
+    if known.begun_at != cut.begun_at:
+        return known
+    tables = (
+        replace(one, view=replace(one.view, version=versions[one.table])) if one.view and one.table in versions else one
+        for one in known.tables
+    )
+    return replace(known, tables=tuple(tables))
 
 
 @app.command()
@@ -130,18 +224,33 @@ def drop(
     *,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
+    wait: Wait = _WAIT,
 ) -> None:
-    """Remove a cut: its tables and its document."""
+    """Remove a cut: its tables, or its views from their catalogs, and its document."""
     require_name(name)
     cli = context.of(ctx)
-    loaded = metadata_folder.read(cli, metadata)
-    store, lake = open_store(cli.environ), loaded.roots.lake
-    cut = change_cut(store, lake, name, lambda known: replace(known, made_at=None))  # unfinished from now on
-    _remove(store, lake, cut)
+    lake = _Lake(cli, metadata, wait=wait)
+    lake.require_specs(read_cut(lake.store, lake.lake, name))
+    cut = change_cut(lake.store, lake.lake, name, lambda known: replace(known, made_at=None))  # unfinished from now on
+    left = lake.remove(cut)
+    printed = [text for one in cut.tables if one.view and not one.view.catalog for text in drop_statements(one.view)]
     if json:
-        cli.screen.record({"cut": name, "tables": [one.table for one in cut.tables]})
+        views = {"statements": printed, "left": left} if cut.shows_views else {}
+        cli.screen.record({"cut": name, "tables": [one.table for one in cut.tables], **views})
+        return
+    for view in left:
+        cli.screen.warn(f"{view} was not there, or is another entry, which stays", "yellow")
+    kind = "view" if cut.shows_views else "table"
+    if printed:
+        cli.screen.warn(f"{name} is no cut any more; these statements remove its views where they were made:")
+        _print(cli, printed)
     else:
-        cli.screen.say(f"{name}: {counted(len(cut.tables), 'table')} removed")
+        cli.screen.say(f"{name}: {counted(len(cut.tables) - len(left), kind)} removed")
+
+
+def _print(cli: CliContext, statements: Sequence[str]) -> None:
+    for statement in statements:
+        cli.screen.dictate(f"{statement};")
 
 
 def _require_none(given: Sequence[str], why: str, remedy: str) -> None:
@@ -154,46 +263,115 @@ def _require_none(given: Sequence[str], why: str, remedy: str) -> None:
         raise MetadataError("OPTION_INVALID", f"--{given[0]} {why}", remedy=remedy)
 
 
-def _require_tables(to: Target) -> None:
-    """
-    Raises:
-        FatalError: `CUT_VIEWS_UNSUPPORTED`.
-    """
-    if to is Target.VIEWS:
-        what = "views as of a moment are not built"
-        remedy = f"make tables, --to tables, and register them; {documented('as-of.md')} has the query of a history"
-        raise FatalError("CUT_VIEWS_UNSUPPORTED", what, remedy=remedy)
-
-
 def _is_of(spec: TableSpec, source: str) -> bool:
     """Whether the table, or a part of it, is of the source: a job refuses those that have several."""
     return spec.source == source or source in spec.shards
 
 
-def _remove(store: Storage, lake: str, cut: Cut) -> None:
-    """Remove the tables, each with its log last, then the document: what is left of a killed command can be dropped."""
-    for one in cut.tables:
-        remove_table(store, join(lake, one.folder))
-        store.prune(join(lake, one.folder), lake)
-    store.delete(cut_path(lake, cut.name))
+class _Lake:
+    """A lake with its cuts, and jobs for their tables."""
+
+    def __init__(self, cli: CliContext, metadata: str, *, wait: float) -> None:
+        self.cli, self.metadata, self.wait = cli, metadata, wait
+        self.loaded: LoadedMetadata = metadata_folder.read(cli, metadata)
+        self.store, self.lake = open_store(cli.environ), self.loaded.roots.lake
+
+    def run(self, specs: Sequence[TableSpec], action: ConsistentCut) -> tuple[JobResult, ...]:
+        """Results of a job for these tables, in their order.
+
+        Raises:
+            typer.Exit: a table failed.
+        """
+        job_options = JobOptions(action=action, wait_seconds=self.wait, full_listing=not action.cut)
+        request = Request(metadata=self.metadata, options=job_options)
+        outcome = run_tables(self.cli, self.loaded, tuple(specs), request)
+        if (status := of_outcome(outcome, bad_rows=False)) != context.OK:
+            job.show_troubles(self.cli, outcome)
+            raise typer.Exit(status)
+        by_table = {one.table: one for one in outcome.results}
+        return tuple(by_table[one.table] for one in specs)
+
+    def finished(self, name: str) -> Cut:
+        """
+        Raises:
+            FatalError: `CUT_MISSING`.
+        """
+        known = read_cut(self.store, self.lake, name)
+        if known.made_at is None:
+            what = f"the cut {name} is unfinished: it has no rows to compare with"
+            raise FatalError("CUT_MISSING", what, remedy=f"gddl as-of drop {name}, and make it anew")
+        return known
+
+    def specs_of(self, tables: Iterable[CutTable]) -> tuple[TableSpec, ...]:
+        """Rows of tables of a cut.
+
+        Raises:
+            MetadataError: `CUT_SOURCE_UNKNOWN`: the metadata has no such row any more.
+        """
+        known = {one.table: one for one in self.loaded.tables}
+        names = [one.table for one in tables]
+        if gone := [name for name in names if name not in known]:
+            what = f"the metadata has no valid row of {', '.join(gone)}, by which its part of the cut is found"
+            raise MetadataError(
+                "CUT_SOURCE_UNKNOWN", what, remedy="put the row back, enabled: false, until it is dropped"
+            )
+        return tuple(known[name] for name in names)
+
+    def require_specs(self, cut: Cut) -> None:
+        """Require the rows by which `remove` finds the catalogs of views.
+
+        Raises:
+            MetadataError: as `specs_of`.
+        """
+        self.specs_of(_registered(cut))
+
+    def remove(self, cut: Cut) -> list[str]:
+        """Remove the tables, each with its log last, or the views from their catalogs, and last the document: what is
+        left of a killed command can be dropped.
+
+        Returns:
+            names of views that were not there, or are other entries.
+
+        Raises:
+            typer.Exit: a view could not be dropped; the document stays.
+        """
+        registered = _registered(cut)
+        specs = self.specs_of(registered)
+        answers = self.run(specs, ConsistentCut(cut=cut.name, then="drop")) if specs else ()
+        for one in cut.tables:
+            if one.view is None:
+                remove_table(self.store, join(self.lake, one.folder))
+                self.store.prune(join(self.lake, one.folder), self.lake)
+        self.store.delete(cut_path(self.lake, cut.name))
+        dropped = [job.answer(one)["dropped"] for one in answers]
+        return [require_view(one).name for one, done in zip(registered, dropped, strict=True) if not done]
+
+
+def _registered(cut: Cut) -> list[CutTable]:
+    """Tables whose views may be in a catalog."""
+    return [one for one in cut.tables if one.view is not None and one.view.catalog and one.view.path]
 
 
 class _Making:
     """A cut that a command makes."""
 
-    def __init__(self, cli: CliContext, metadata: str, name: str, *, json: bool, wait: float) -> None:
-        self.cli, self.name, self.metadata, self.json, self.wait = cli, name, metadata, json, wait
-        self.loaded: LoadedMetadata = metadata_folder.read(cli, metadata)
-        self.store, self.lake = open_store(cli.environ), self.loaded.roots.lake
+    def __init__(self, lake: _Lake, name: str, *, json: bool) -> None:
+        self.of, self.name, self.json = lake, name, json
+        self.cli, self.loaded, self.store, self.lake = lake.cli, lake.loaded, lake.store, lake.lake
 
-    def make(self, source: str, at: str, names: Sequence[str], schema: CutSchema) -> NoReturn:
+    def make(self, source: str, at: str, names: Sequence[str], schema: CutSchema, views: ViewPlan | None) -> NoReturn:
+        """
+        Args:
+            views: to make; None: tables.
+        """
         asked = asked_moment(at)
         specs = self._of_source(source, names)
         self._require_free()
-        looked = self._run(specs, ConsistentCut(at=at))
+        planned = {} if views is None else views.of(self.name, specs, self.loaded)
+        looked = self.of.run(specs, ConsistentCut(at=at))
         facts = [codec.decode(CutFacts, job.answer(one)["facts"]) for one in looked]
         moment = chosen(asked, facts)
-        tables = tuple(CutTable.of(self.name, one) for one in facts)
+        tables = tuple(CutTable.of(self.name, one, planned.get(one.table)) for one in facts)
         cut = Cut(
             name=self.name, source=source, asked=at, moment=moment, begun_at=self.cli.now().isoformat(), tables=tables,
             schema=schema.value,
@@ -206,29 +384,20 @@ class _Making:
         Raises:
             FatalError: `CUT_NOT_SAME`: it has other rows, which were removed; `CUT_MISSING`.
         """
-        known = read_cut(self.store, self.lake, name)
-        if known.made_at is None:
-            what = f"the cut {name} is unfinished: it has no rows to compare with"
-            raise FatalError("CUT_MISSING", what, remedy=f"gddl as-of drop {name}, and make it anew")
+        known = self.of.finished(name)
         specs = self._of_source(known.source, [one.table for one in known.tables])
         self._require_free()
+        views = renamed(known, self.name, self.loaded)
         tables = tuple(
-            replace(one, folder=table_folder(self.name, one.table), rows=None, digest="", columns={}, keys={}, erased=0)
+            replace(
+                one, folder=table_folder(self.name, one.table), rows=None, digest="", columns={}, keys={}, erased=0,
+                view=views.get(one.table),
+            )
             for one in known.tables
-        )
+        )  # fmt: skip
         begun = self.cli.now().isoformat()
         cut = replace(known, name=self.name, tables=tables, begun_at=begun, made_at=None, again=name)
-        made = self._write(cut, specs)
-        other = [
-            one.table for one in made.tables
-            if (first := known.of(one.table)) is not None and first.digest and first.digest != one.digest
-        ]  # fmt: skip
-        if other:
-            _remove(self.store, self.lake, made)
-            what = f"{name} made again has other rows of {', '.join(other)}: changes from before its moment were "
-            what += "erased, rewritten, or came later; nothing of it was kept"
-            raise FatalError("CUT_NOT_SAME", what, remedy=f"make a new cut at {known.moment.shown}")
-        self._end(made, tuple(one.table for one in known.tables if not one.digest))
+        self._end(self._write(cut, specs, known), tuple(one.table for one in known.tables if not one.digest))
 
     def _of_source(self, source: str, names: Sequence[str]) -> tuple[TableSpec, ...]:
         """
@@ -242,9 +411,9 @@ class _Making:
             what = f"no enabled table has the source {source!r}" if source else "no source is named"
             raise MetadataError("CUT_SOURCE_UNKNOWN", what, remedy=f"write --source NAME; there are: {known}")
         wanted = list(names) or [one.table for one in enabled]
-        specs, bad = metadata_folder.choose(self.cli, self.loaded, wanted, self.metadata)
+        specs, bad = metadata_folder.choose(self.cli, self.loaded, wanted, self.of.metadata)
         if bad or (not names and self.loaded.problems):
-            metadata_folder.show_problems(self.cli, list(self.loaded.problems), self.metadata)
+            metadata_folder.show_problems(self.cli, list(self.loaded.problems), self.of.metadata)
             raise typer.Exit(context.BAD_METADATA)
         if others := [one.table for one in specs if not _is_of(one, source)]:
             what = f"{', '.join(others)} have another source than {source}"
@@ -263,62 +432,73 @@ class _Making:
         remedy = f"take another --prefix, or gddl as-of drop {self.name}"
         return FatalError("CUT_EXISTS", f"there is a cut {self.name}", remedy=remedy)
 
-    def _run(self, specs: tuple[TableSpec, ...], action: ConsistentCut) -> tuple[JobResult, ...]:
-        """Results of a job for these tables, in their order.
+    def _write(self, cut: Cut, specs: tuple[TableSpec, ...], first: Cut | None = None) -> Cut:
+        """Make the tables of a cut; the document is there first, and says last that they are made.
+
+        Args:
+            first: the cut whose rows this one has to have; None: it is no repetition.
 
         Raises:
-            typer.Exit: a table failed.
+            FatalError: `CUT_EXISTS`, `CUT_NOT_SAME`, `CUT_MISSING`: nothing of it is kept.
+            RetriableError: `CUT_TABLE_CHANGED`.
         """
-        job_options = JobOptions(action=action, wait_seconds=self.wait, full_listing=not action.cut)
-        request = Request(metadata=self.metadata, options=job_options)
-        outcome = run_tables(self.cli, self.loaded, specs, request)
-        if (status := of_outcome(outcome, bad_rows=False)) != context.OK:
-            job.show_troubles(self.cli, outcome)
-            raise typer.Exit(status)
-        by_table = {one.table: one for one in outcome.results}
-        return tuple(by_table[one.table] for one in specs)
-
-    def _write(self, cut: Cut, specs: tuple[TableSpec, ...]) -> Cut:
-        """Make the tables of a cut; the document is there first, and says last that they are made."""
         path = cut_path(self.lake, cut.name)
         if not self.store.create_once(path, codec.to_json(cut).encode()):
             raise self._taken()
         try:
-            results = self._run(specs, ConsistentCut(cut=cut.name))
+            results = self.of.run(specs, ConsistentCut(cut=cut.name))
+            made = [codec.decode(CutTable, job.answer(one)["table"]) for one in results]
+            noted = self._change(cut, lambda known: self._noted(known, made))
+            if first is not None:
+                _require_same(first, noted)
+            chosen_specs = self.of.specs_of(_registered(noted))
+            if chosen_specs:
+                self.of.run(chosen_specs, ConsistentCut(cut=cut.name, then="register"))
+            return self._change(cut, lambda known: replace(known, made_at=self.cli.now().isoformat()))
         except BaseException:
-            self._discard(cut)
-            raise
-        made = [codec.decode(CutTable, job.answer(one)["table"]) for one in results]
-        try:
-            return change_cut(self.store, self.lake, cut.name, lambda known: self._finished(cut, known, made))
-        except FatalError:
-            self._discard(cut)
+            self.discard(cut)
             raise
 
-    def _discard(self, cut: Cut) -> None:
+    def discard(self, cut: Cut) -> None:
         """Remove what was made of a cut, unless it was dropped and another of its name is there."""
         try:
-            is_own = read_cut(self.store, self.lake, cut.name).begun_at == cut.begun_at
+            known = read_cut(self.store, self.lake, cut.name)
         except FatalError as error:
-            is_own = error.code == "CUT_MISSING"
-        if is_own:
-            _remove(self.store, self.lake, cut)
+            if error.code == "CUT_MISSING":
+                self.of.remove(cut)
+            return
+        if known.begun_at == cut.begun_at:
+            self.of.remove(known)
 
-    def _finished(self, cut: Cut, known: Cut, made: Sequence[CutTable]) -> Cut:
-        """The document of a cut whose tables are made.
+    def _change(self, cut: Cut, change: Callable[[Cut], Cut]) -> Cut:
+        """Change the document of the cut that is made.
+
+        Raises:
+            FatalError: `CUT_MISSING`: it was dropped meanwhile, and another of its name is made.
+        """
+
+        def own(known: Cut) -> Cut:
+            if known.begun_at == cut.begun_at:
+                return change(known)
+            what = f"the cut {cut.name} was dropped while it was made, and another of its name is made now"
+            raise FatalError("CUT_MISSING", what, remedy="take another --prefix")
+
+        return change_cut(self.store, self.lake, cut.name, own)
+
+    def _noted(self, known: Cut, made: Sequence[CutTable]) -> Cut:
+        """The document with its tables as they were made.
 
         Args:
             known: as it is now: keys may have been erased from tables that were made first, or tables moved.
 
         Raises:
-            FatalError: `CUT_MISSING`: it was dropped meanwhile, and another of its name is made.
+            RetriableError: `CUT_TABLE_CHANGED`: a key was erased while a view was proven.
         """
-        if known.begun_at != cut.begun_at:
-            what = f"the cut {cut.name} was dropped while it was made, and another of its name is made now"
-            raise FatalError("CUT_MISSING", what, remedy="take another --prefix")
+        if stale := [one.table for one in known.tables if one.view is not None and one.view.is_stale]:
+            what = f"keys of {', '.join(stale)} were erased while the cut was made"
+            raise RetriableError("CUT_TABLE_CHANGED", what, remedy="make the cut again")
         by_folder = {one.folder: one for one in made}
-        tables = tuple(self._made(one, by_folder[one.folder]) for one in known.tables)
-        return replace(cut, tables=tables, made_at=self.cli.now().isoformat())
+        return replace(known, tables=tuple(self._made(one, by_folder[one.folder]) for one in known.tables))
 
     @staticmethod
     def _made(known: CutTable, made: CutTable) -> CutTable:
@@ -328,18 +508,57 @@ class _Making:
 
     def _end(self, cut: Cut, uncompared: Sequence[str] = ()) -> NoReturn:
         if self.json:
-            self.cli.screen.record(cut)
+            printed = [
+                text
+                for one in cut.tables
+                if one.view and not one.view.catalog
+                for text in view_statements(one.view, one.columns)
+            ]
+            self.cli.screen.record({**codec.plain(cut), "statements": printed} if printed else cut)
         else:
             self._show(cut, uncompared)
         raise typer.Exit(context.OK)
 
     def _show(self, cut: Cut, uncompared: Sequence[str]) -> None:
+        place = "view" if cut.shows_views else "path"
         rows: list[list[Cell | str]] = [
-            [one.table, join(self.lake, one.folder), count(one.rows), one.commit_ts or ""] for one in cut.tables
+            [one.table, join(self.lake, one.folder) if one.view is None else one.view.name, count(one.rows),
+             one.commit_ts or ""]
+            for one in cut.tables
+        ]  # fmt: skip
+        printed = [
+            text
+            for one in cut.tables
+            if one.view and not one.view.catalog
+            for text in view_statements(one.view, one.columns)
         ]
-        self.cli.screen.table(["table", "path", *number_columns("rows"), "newest change"], rows)
         same = f", with the rows of {cut.again}" if cut.again else ""
         if uncompared:
             same += f"; not compared: {', '.join(uncompared)}, of which keys were erased since"
-        said = f"{cut.name}: {cut.source} as of {cut.moment.shown}, {counted(len(cut.tables), 'table')}{same}"
+        kind = "view" if cut.shows_views else "table"
+        said = f"{cut.name}: {cut.source} as of {cut.moment.shown}, {counted(len(cut.tables), kind)}{same}"
+        if printed:
+            self.cli.screen.warn(f"{said}; these statements make them")
+            _print(self.cli, printed)
+            return
+        self.cli.screen.table(["table", place, *number_columns("rows"), "newest change"], rows)
         self.cli.screen.say(said, "green")
+
+
+def _printed(cut: Cut) -> list[str]:
+    """Statements that make the views that no job makes."""
+    views = [(one.view, one.columns) for one in cut.tables if one.view is not None and not one.view.catalog]
+    return [text for view, columns in views for text in view_statements(view, columns)]
+
+
+def _require_same(first: Cut, again: Cut) -> None:
+    """
+    Raises:
+        FatalError: `CUT_NOT_SAME`.
+    """
+    digests = {one.table: one.digest for one in first.tables}
+    other = [one.table for one in again.tables if (digest := digests.get(one.table)) and digest != one.digest]
+    if other:
+        what = f"{first.name} made again has other rows of {', '.join(other)}: changes from before its moment were "
+        what += "erased, rewritten, or came later; nothing of it was kept"
+        raise FatalError(SAME_CODE, what, remedy=f"make a new cut at {first.moment.shown}")

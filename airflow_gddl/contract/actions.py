@@ -337,13 +337,16 @@ class Eject(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsistentCut(Asked):
-    """Say up to which moment a table is complete, or make it as of the moment of a cut."""
+    """Say up to which moment a table is complete, or make it as of the moment of a cut; compare and drop such a one."""
 
     name: Literal["consistent_cut"] = _named("consistent_cut")
     at: str = ""
     """The moment that is asked for; empty: the table is made."""
     cut: str = ""
     """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
+    then: Literal["make", "register", "compare", "drop"] = "make"
+    """What is done with the table of the cut: make the table, or prove its view; make the view in its catalog; compare
+    the table, or the view, with its digest; drop the view."""
 
     def unsharded(self) -> str:
         return "gddl as-of"

@@ -17,6 +17,7 @@ from typing import Any, Literal, Protocol
 
 from airflow_gddl.contract import codec, postgresql_log
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
+from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import CUTS, STATE, join
 from airflow_gddl.contract.table_spec import TableSpec
@@ -26,6 +27,7 @@ CutKind = Literal["log", "time"]
 LATEST = "latest"
 UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
 LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
+VIEWS_CODE, SAME_CODE = "CUT_VIEWS_UNSUPPORTED", "CUT_NOT_SAME"
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
@@ -108,14 +110,15 @@ class CutTable:
     """One table of a cut.
 
     Attributes:
-        folder: of the made table, below the lake.
+        folder: of the made table, below the lake; nothing is there of a view.
         generation, batch, least: see `CutFacts`.
         version: of the change table from which on it was made.
         sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load.
         rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
-        columns: its columns with their SQL types, of the made table.
+        columns: its columns with their SQL types, of the made table or view.
         keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
+        view: in place of a table; None: it is a table.
     """
 
     table: str
@@ -131,13 +134,14 @@ class CutTable:
     columns: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
+    view: CutView | None = None
 
     @classmethod
-    def of(cls, name: str, facts: CutFacts) -> CutTable:
+    def of(cls, name: str, facts: CutFacts, view: CutView | None = None) -> CutTable:
         """The table of a cut of this name, which is not made yet."""
         return cls(
             table=facts.table, folder=table_folder(name, facts.table), generation=facts.generation, batch=facts.batch,
-            version=facts.version, least=facts.least, keys=facts.keys,
+            version=facts.version, least=facts.least, keys=facts.keys, view=view,
         )  # fmt: skip
 
 
@@ -164,6 +168,18 @@ class Cut:
 
     def of(self, table: str) -> CutTable | None:
         return next((one for one in self.tables if one.table == table), None)
+
+    @property
+    def shows_views(self) -> bool:
+        """Whether views were made of it, and no tables."""
+        return any(one.view is not None for one in self.tables)
+
+
+def require_view(table: CutTable) -> CutView:
+    """The view of a table of a cut that has one."""
+    if table.view is None:
+        raise ValueError(table.table)
+    return table.view
 
 
 def cuts_folder(lake: str) -> str:

@@ -16,6 +16,7 @@ from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.extensions import CATALOGS, DIALECTS, CatalogSpec, is_among
 from airflow_gddl.contract.layout import STATE, join, table_url
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.sql_types import literal
 from airflow_gddl.contract.table_spec import lowered
 
 EVERY = "*"
@@ -172,7 +173,7 @@ def view_sql(table: PublishedTable, view: ViewName, reader: SqlReader) -> tuple[
     """Statements that create or replace the view, in order, without semicolons; no catalog need know the replica."""
     database, name = quoted(view.database, reader), quoted(view.name, reader)
     if reader == "athena":
-        first, relation = _athena_table(table.path, view)
+        first, relation = athena_table(table.path, view)
     else:
         first, relation = (f"CREATE SCHEMA IF NOT EXISTS {database}",), by_path(table.path, reader)
     return (*first, f"CREATE OR REPLACE VIEW {database}.{name} AS\n{select_sql(table, reader, relation)}")
@@ -212,7 +213,7 @@ def query(table: PublishedTable, view: ViewName, reader: Reader, relation: str =
     if relation:
         return f"{select_sql(table, reader, relation)};\n"
     if reader == "athena":
-        first, relation = _athena_table(table.path, view)
+        first, relation = athena_table(table.path, view)
         return "".join(f"{text};\n" for text in (*first, select_sql(table, reader, relation)))
     return f"{select_sql(table, reader, by_path(table.path, reader))};\n"
 
@@ -223,16 +224,25 @@ def quoted(name: str, reader: Reader) -> str:
     return f"{mark}{name.replace(mark, mark * 2)}{mark}"
 
 
-def _athena_table(path: str, view: ViewName) -> tuple[tuple[str, ...], str]:
-    """Statements that register the replica beside the view, and its name in queries."""
+def text_literal(text: str, reader: SqlReader) -> str:
+    """A text in the reader's quotes."""
+    return literal(text) if reader in _BACKTICKS else _text(text)
+
+
+def athena_table(path: str, view: ViewName, suffix: str = _REGISTERED) -> tuple[tuple[str, ...], str]:
+    """Statements that register a Delta table beside the view, and its name in queries.
+
+    Args:
+        suffix: of the table's name, behind the view's.
+    """
     # Athena's DDL is Hive's: other quotes than those of its queries.
-    name = f"`{view.database}`.`{view.name}{_REGISTERED}`"
+    name = f"`{view.database}`.`{view.name}{suffix}`"
     location = path.replace("\\", "\\\\").replace("'", "\\'")
     statements = (
         f"CREATE DATABASE IF NOT EXISTS `{view.database}`",
         f"CREATE EXTERNAL TABLE IF NOT EXISTS {name}\nLOCATION '{location}'\nTBLPROPERTIES ('table_type'='DELTA')",
     )
-    return statements, f"{quoted(view.database, 'athena')}.{quoted(view.name + _REGISTERED, 'athena')}"
+    return statements, f"{quoted(view.database, 'athena')}.{quoted(view.name + suffix, 'athena')}"
 
 
 def _python(table: PublishedTable) -> str:

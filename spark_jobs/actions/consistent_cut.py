@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
@@ -11,10 +12,12 @@ from airflow_gddl.contract.consistent_cut import (
     AMBIGUOUS_CODE,
     CHANGES_CODE,
     LOAD_CODE,
+    SAME_CODE,
     Cut,
     CutTable,
     key_forms,
     read_cut,
+    require_view,
 )
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
@@ -22,11 +25,20 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import remove_table
 from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
 from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, overtaken, scanned
+from spark_jobs.actions.consistent_cut_views import (
+    compared,
+    planned_view,
+    registered,
+    require_equal,
+    unregistered,
+)
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import last_cut
 from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.rules.view_rows import ViewRule
 from spark_jobs.tables.delta_log import DeltaCommits
+from spark_jobs.tables.held_rows import held, shown
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -46,12 +58,44 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     if entry is None:
         what = f"the cut {cut.name} has no table {run.spec.table}"
         raise FatalError("CUT_MISSING", what, where=run.spec.table, remedy="make the cut again")
-    made = _made(run, cut, entry)
-    return run.result(totals, status="succeeded", details={"table": codec.plain(made)})
+    details = _ACTIONS[asked.then](run, cut, entry)
+    return run.result(totals, status="succeeded", details=details)
+
+
+def _make(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
+    return {"table": codec.plain(_made(run, cut, entry))}
+
+
+def _register(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
+    registered(run, cut, entry)
+    return {}
+
+
+def _drop(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
+    return {"dropped": unregistered(run, cut, entry)}
+
+
+def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:  # noqa: ARG001 - as the others
+    """What the table, or the view, holds now, to be compared with the document."""
+    context = run.context()
+    if entry.view is None:
+        path = join(run.job.roots.lake, entry.folder)
+        found = held(tables_of(context, path), path)
+    else:
+        if entry.view.path != run.layout.history:
+            what = f"the history of {run.spec.table} is at {run.layout.history} now; the view reads {entry.view.path}"
+            raise FatalError(SAME_CODE, what, where=run.spec.table, remedy="drop the cut, and make it again")
+        found = shown(tables_of(context, entry.view.path), ViewRule.of(entry.view, entry.columns))
+    return {"rows": found.rows, "digest": found.digest, "version": found.version}
+
+
+_ACTIONS: Mapping[str, Callable[[TableRun, Cut, CutTable], dict[str, Any]]] = {
+    "make": _make, "register": _register, "compare": _compare, "drop": _drop,
+}  # fmt: skip
 
 
 def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
-    """Write the table, in one commit, once what goes into it is proven to be whole."""
+    """Write the table, in one commit, or prove the view, once what goes into it is proven to be whole."""
     ledger, context = run.ledger(), run.context()
     state, path = ledger.state, join(run.job.roots.lake, entry.folder)
     schema = replace(context.stored_schema(state), swept=entry.generation)
@@ -70,15 +114,35 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
         remedy = "the source's clock went back then, or its times are not those of commits: take another moment"
         raise FatalError(AMBIGUOUS_CODE, what, where=run.layout.changes, remedy=remedy)
     run.report("decide", rows=included.changes)
+    columns = included.columns(state, schema, now=cut.schema == "now")
+    if entry.view is not None:
+        return _proven(run, cut, planned_view(run, entry, included, columns), included, version)
     remove_table(run.runtime.storage, path)  # of a command that was killed
-    made = make(
-        tables, run.layout.changes, path, rule, included.columns(state, schema, now=cut.schema == "now"), context.tier
-    )
+    made = make(tables, run.layout.changes, path, rule, columns, context.tier)
     run.report("replica", rows=made.rows)
     _require_still_wanted(run, cut, path, version)
     return replace(
         entry, rows=made.rows, digest=made.digest, columns=made.columns, sequence=included.sequence,
         commit_ts=included.commit_ts, keys=key_forms(run.spec),
+    )  # fmt: skip
+
+
+def _proven(run: TableRun, cut: Cut, entry: CutTable, included: Included, version: int) -> CutTable:
+    """The entry of a view, once the history was found to have the rows that the table would have.
+
+    Args:
+        version: of the change table.
+    """
+    view = require_view(entry)
+    tables = tables_of(run.context(), run.layout.changes, view.path)
+    found = compared(tables, run.layout.changes, entry, included.rule)
+    run.report("history", rows=found.shown.rows)
+    _require_still_wanted(run, cut, "", version)
+    require_equal(run, found)
+    rows = found.shown
+    return replace(
+        entry, rows=rows.rows, digest=rows.digest, sequence=included.sequence, commit_ts=included.commit_ts,
+        keys=key_forms(run.spec), view=replace(view, version=rows.version),
     )  # fmt: skip
 
 
@@ -88,6 +152,7 @@ def _require_still_wanted(run: TableRun, cut: Cut, path: str, version: int) -> N
     An erasure removes keys from the tables of cuts that are there by then; one that began before is seen here.
 
     Args:
+        path: of the table; empty: nothing was written.
         version: of the change table that was read.
 
     Raises:
@@ -99,7 +164,8 @@ def _require_still_wanted(run: TableRun, cut: Cut, path: str, version: int) -> N
         _require_only_more(run, version, DeltaCommits(storage).version(run.layout.changes) or 0)
         read_cut(storage, run.job.roots.lake, cut.name)
     except GddlError:
-        remove_table(storage, path)
+        if path:
+            remove_table(storage, path)
         raise
 
 

@@ -21,6 +21,7 @@ from spark_jobs.catalogs.catalog_port import (
     TableColumn,
 )
 from spark_jobs.catalogs.registrar import hive_type, same_place
+from spark_jobs.tables.places import DeclinedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,9 +71,7 @@ class HiveCatalog:
     def create(self, registration: Registration) -> None:
         name = registration.name
         with _translated():
-            if name.database not in self._databases:
-                self._on.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name.database)}{self._of_its_own(name.database)}")
-                self._databases.add(name.database)
+            self._require_database(name.database)
             place = literal(registration.info.location)
             table = f"{quoted(name.database)}.{quoted(name.table)}"
             self._on.sql(f"CREATE TABLE IF NOT EXISTS {table} USING delta LOCATION {place}")
@@ -88,6 +87,32 @@ class HiveCatalog:
             schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(_schema(registration.info.columns, held))
             self._external.alterTable(_with(self._jvm, table, registration))
             self._external.alterTableDataSchema(registration.name.database, registration.name.table, schema)
+
+    def create_view(self, name: EntryName, query: str, comment: str, properties: Mapping[str, str]) -> bool:
+        with _translated():
+            self._require_database(name.database)
+            if self._found(name) is not None:
+                return False
+            pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
+            view = f"{quoted(name.database)}.{quoted(name.table)}"
+            self._on.sql(f"CREATE VIEW {view} COMMENT {literal(comment)} TBLPROPERTIES ({pairs}) AS\n{query}")
+            return True
+
+    def view_properties(self, name: EntryName) -> Mapping[str, str] | None:
+        with _translated():
+            found = self._found(name)
+            if found is None or str(found.tableType().name()) != "VIEW":
+                return None
+            return _mapping(found.properties())
+
+    def drop_view(self, name: EntryName) -> None:
+        with _translated():
+            self._on.sql(f"DROP VIEW IF EXISTS {quoted(name.database)}.{quoted(name.table)}")
+
+    def _require_database(self, name: str) -> None:
+        if name not in self._databases:
+            self._on.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}{self._of_its_own(name)}")
+            self._databases.add(name)
 
     def _of_its_own(self, database: str) -> str:
         """A database location where Spark's default is a temporary folder; never a folder of this lake's tables."""
@@ -166,7 +191,7 @@ def _mapping(properties: Any) -> dict[str, str]:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except CatalogError:
+    except (CatalogError, DeclinedError):  # a process without Spark hands the table over
         raise
     except Exception as error:
         text = f"{type(error).__name__}: {error}"

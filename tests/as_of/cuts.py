@@ -17,6 +17,7 @@ from airflow_gddl.contract.consistent_cut import (
     chosen,
     cut_path,
 )
+from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -48,12 +49,19 @@ class Cuts:
         answers = [self._answer(spec, ConsistentCut(at=at))["facts"] for spec in self.specs]
         return [codec.decode(CutFacts, answer) for answer in answers]
 
-    def make(self, name: str, at: str = "latest", **fields: Any) -> Cut:
+    def make(self, name: str, at: str = "latest", reader: str = "", **fields: Any) -> Cut:
+        """
+        Args:
+            reader: of views; empty: tables are made.
+        """
         facts = self.facts(at)
-        return self.made(name, chosen(asked_moment(at), facts), facts, asked=at, **fields)
+        return self.made(name, chosen(asked_moment(at), facts), facts, asked=at, reader=reader, **fields)
 
-    def made(self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, **fields: Any) -> Cut:
-        tables = tuple(CutTable.of(name, one) for one in facts)
+    def made(
+        self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, reader: str = "", **fields: Any
+    ) -> Cut:
+        views = {one.table: CutView(name=f"s.{name}__{one.table[2:]}", reader=reader) for one in facts}
+        tables = tuple(CutTable.of(name, one, views[one.table] if reader else None) for one in facts)
         cut = Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
         self.write(cut)
         answers = [self._answer(spec, ConsistentCut(cut=name))["table"] for spec in self.specs]

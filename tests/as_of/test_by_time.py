@@ -20,8 +20,8 @@ from airflow_gddl.contract.consistent_cut import cut_path
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.consistent_cut_rows import rows_digest, together
 from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.rules.row_digest import rows_digest, together
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.conftest import LocalPort
 from tests.harness.examples import at_random
@@ -492,39 +492,6 @@ def test_a_cut_is_the_same_wherever_it_is_made(engine: LocalPort, vectors: bool,
     backwards = pa.Table.from_pylist([dict(reversed(row.items())) for row in reversed(made)])
     assert cut.tables[0].digest == rows_digest(backwards)
     assert together(rows_digest(backwards.slice(*part)) for part in ((0, 50), (50, 150))) == rows_digest(backwards)
-
-
-_STRUCT = pa.struct([("x", pa.int32()), ("at", pa.timestamp("us", "UTC"))])
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"a": ["x"], "b": ["y\x1fvz"]}, {"a": ["x\x1fvy"], "b": ["z"]}),
-        ({"a": ["x", None]}, {"a": ["x", "n"]}),
-        ({"a": ["", "x"]}, {"a": [None, "x"]}),
-        ({"a": ["x"], "b": [None]}, {"a": [None], "b": ["x"]}),
-        ({"a": ["1:b1:x"]}, {"a": ["1"], "b": ["x"]}),
-        ({"a": [0.0]}, {"a": [-0.0]}),
-        ({"a": [float("nan")]}, {"a": [float("inf")]}),
-        ({"a": [["x", None]]}, {"a": [["x"]]}),
-        ({"a": ["x", "x"]}, {"a": ["x"]}),
-    ],
-)
-def test_other_rows_have_another_digest(one: dict[str, Any], other: dict[str, Any]) -> None:
-    assert rows_digest(pa.table(one)) != rows_digest(pa.table(other))
-
-
-def test_equal_rows_have_one_digest() -> None:
-    """Columns and fields that came later, and are null in all rows, make no difference, and neither does NaN."""
-    moment = at(1)
-    one = {"a": [1, 2], "f": [float("nan"), 0.5], "s": pa.array([{"x": 1, "at": moment}, None], _STRUCT)}
-    wider = pa.struct([("at", pa.timestamp("us", "+00:00")), ("new", pa.string()), ("x", pa.int64())])
-    other = {
-        "f": [0.5, float("nan")], "new": pa.nulls(2, pa.string()), "a": pa.array([2, 1], pa.int64()),
-        "s": pa.array([None, {"at": moment, "x": 1}], wider),
-    }  # fmt: skip
-    assert rows_digest(pa.table(one)) == rows_digest(pa.table(other))
 
 
 _CHANGE = st.tuples(st.sampled_from(["accounts", "orders"]), st.integers(0, 3), st.booleans())

@@ -1,12 +1,13 @@
-"""Tables of cuts follow an erasure of a key, and the name of their table."""
+"""Tables and views of cuts follow an erasure of a key, and the name of their table."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.consistent_cut import Cut, change_cut, cuts, key_forms
+from airflow_gddl.contract.consistent_cut import Cut, CutTable, change_cut, cuts, key_forms, require_view
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
@@ -14,6 +15,11 @@ from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.rules.erasure import WantedKey
+from spark_jobs.rules.view_rows import ViewRule
+from spark_jobs.tables.held_rows import shown
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.one_task import TablesEngine
 
 
 class ConsistentCuts(Feature):
@@ -27,6 +33,9 @@ class ConsistentCuts(Feature):
         for cut in cuts(storage, lake):
             entry = cut.of(run.spec.table)
             if entry is None:
+                continue
+            if entry.view is not None:
+                _note_view(run, cut, entry)
                 continue
             context = run.context()
             path = join(lake, entry.folder)
@@ -55,6 +64,32 @@ class ConsistentCuts(Feature):
 
 
 FEATURE = ConsistentCuts()
+
+
+def _note_view(run: TableRun, cut: Cut, entry: CutTable) -> None:
+    """Let the document say which rows a view has lost: those that its history has."""
+    storage, lake = run.runtime.storage, run.job.roots.lake
+    view = require_view(entry)
+    if not entry.digest:
+        if entry.rows is None:
+            change_cut(storage, lake, cut.name, partial(_stale, entry.folder))
+        return
+    context = run.context()
+    if view.path != run.layout.history or not context.engine.tables.exists(view.path):
+        return
+    tables = cast("TablesEngine", context.engine).whole_tables_of(context, view.path)
+    removed = (entry.rows or 0) - shown(tables, ViewRule.of(view, entry.columns)).rows
+    if removed > 0:
+        change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
+
+
+def _stale(folder: str, cut: Cut) -> Cut:
+    """With a view that is proven meanwhile, and has to be proven again."""
+    tables = (
+        replace(one, view=replace(one.view, is_stale=True)) if one.folder == folder and one.view else one
+        for one in cut.tables
+    )
+    return replace(cut, tables=tuple(tables))
 
 
 def _without(folder: str, removed: int, cut: Cut) -> Cut:

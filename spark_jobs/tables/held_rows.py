@@ -1,0 +1,82 @@
+"""Rows that tables and views of cuts hold now, with their digests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from airflow_gddl.stores import Storage
+from spark_jobs.plan.table_schema import GDDL
+from spark_jobs.rules.history import BOUNDS
+from spark_jobs.rules.row_digest import rows_digest, together
+from spark_jobs.rules.view_rows import ViewRule
+from spark_jobs.tables.delta_tables import Tables, TableSnapshot
+from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
+
+HISTORY, _TABLE = "history", "table"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldRows:
+    """Rows of a table or a view of a cut.
+
+    Attributes:
+        digest: see `rows_digest`.
+        version: of the Delta table that was read.
+    """
+
+    rows: int
+    digest: str
+    version: int
+
+    @classmethod
+    def of(cls, reports: list[Any], version: int) -> HeldRows:
+        """The sum of reports of parts."""
+        digest = together(["0" * 32, *(one["digest"] for one in reports)])
+        return cls(rows=sum(one["rows"] for one in reports), digest=digest, version=version)
+
+
+def held(tables: Tables, path: str) -> HeldRows:
+    """The rows of a table of a cut."""
+    snapshot = tables.existing(path)
+    source = Source.of(snapshot, without_places, [name for name in snapshot.schema.names if name != GDDL])
+    reports = [json.loads(report) for report in by_file(tables, {_TABLE: source}, _Held())]
+    return HeldRows.of(reports, snapshot.log.version)
+
+
+def shown(tables: Tables, rule: ViewRule) -> HeldRows:
+    """The rows of a view of a cut."""
+    snapshot = tables.existing(rule.view.path)
+    keys = pa.schema([rule.columns.field(name) for name in rule.view.keys])
+    reports = by_key(tables, {HISTORY: versions(snapshot, rule)}, keys, _Shown(rule))
+    return HeldRows.of([json.loads(report) for report in reports], snapshot.log.version)
+
+
+def versions(snapshot: TableSnapshot, rule: ViewRule) -> Source:
+    """The versions of a history that began before the bound of a view."""
+    return Source.of(snapshot, rule.began, [*rule.columns.names, *BOUNDS])
+
+
+@dataclass(frozen=True)
+class _Held:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return report_of(rows[_TABLE])
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """Sent to tasks."""
+
+    rule: ViewRule
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        return report_of(self.rule.rows(rows[HISTORY]))
+
+
+def report_of(rows: pa.Table, **others: Any) -> bytes:
+    """What `HeldRows.of` reads, as JSON."""
+    return json.dumps({"rows": rows.num_rows, "digest": rows_digest(rows), **others}).encode()
