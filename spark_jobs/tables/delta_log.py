@@ -21,6 +21,7 @@ from uuid import uuid4
 import deltalake
 
 from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.features import ROW_TRACKING
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import MainCounts
 from airflow_gddl.contract.s3 import is_s3
@@ -33,7 +34,7 @@ from spark_jobs.rules.delta_values import PartitionText
 from spark_jobs.tables import row_ids
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import COMMIT, POINTER, ReplayedLog, commit_path, copy_log, pointed_version
-from spark_jobs.tables.row_ids import ROW_TRACKING, RowIdColumns
+from spark_jobs.tables.row_ids import RowIdColumns
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
 Action = Mapping[str, Any]

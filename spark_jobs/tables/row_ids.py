@@ -18,18 +18,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.features import ROW_TRACKING
 from spark_jobs.plan.table_schema import ROW_ID, ROW_VERSION
 from spark_jobs.rules.arrays import flat
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import Add, ReplayedLog
 
-ROW_TRACKING = "delta.enableRowTracking"
 FEATURES = ("rowTracking", "domainMetadata")
 """What the protocol of a table with row ids names."""
 COLUMNS = (pa.field(ROW_ID, pa.int64()), pa.field(ROW_VERSION, pa.int64()))
 _DOMAIN, _HIGHEST = "delta.rowTracking", "rowIdHighWaterMark"
-_ID = "delta.rowTracking.materializedRowIdColumnName"
-_VERSION = "delta.rowTracking.materializedRowCommitVersionColumnName"
+ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
+VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
+"""Properties that name the columns of the data files."""
 _OF_FILE = ("baseRowId", "defaultRowCommitVersion")
 
 
@@ -44,7 +45,7 @@ class RowIdColumns:
     def of(cls, properties: Mapping[str, Any]) -> RowIdColumns | None:
         """None: the table has no row ids."""
         is_enabled = str(properties.get(ROW_TRACKING) or "").lower() == "true"
-        names = properties.get(_ID), properties.get(_VERSION)
+        names = properties.get(ID_COLUMN), properties.get(VERSION_COLUMN)
         return cls(*map(str, names)) if is_enabled and all(names) else None
 
     @property
@@ -65,7 +66,11 @@ class RowIdColumns:
 
 def new_properties() -> dict[str, str]:
     """Properties of a table that begins to have row ids."""
-    return {ROW_TRACKING: "true", _ID: f"_row-id-col-{uuid4()}", _VERSION: f"_row-commit-version-col-{uuid4()}"}
+    return {
+        ROW_TRACKING: "true",
+        ID_COLUMN: f"_row-id-col-{uuid4()}",
+        VERSION_COLUMN: f"_row-commit-version-col-{uuid4()}",
+    }
 
 
 def completed(rows: pa.Table, add: Add, numbers: np.ndarray) -> pa.Table:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.features import ROW_TRACKING
 from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parts
@@ -27,7 +28,7 @@ from spark_jobs.tables.deletion_vectors import Descriptor
 from spark_jobs.tables.delta_log import CDF, is_on
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import Add, ReplayedLog
-from spark_jobs.tables.row_ids import COLUMNS, FEATURES, ROW_TRACKING, RowIdColumns
+from spark_jobs.tables.row_ids import COLUMNS, FEATURES, RowIdColumns
 from spark_jobs.tables.table_definition import CLUSTER_BY, WITH_VECTORS
 
 NTZ, VECTORS, WIDENING, CLUSTERING = "timestampNtz", "deletionVectors", "typeWidening", "clustering"

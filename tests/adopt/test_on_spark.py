@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.actions import Rebuild, Verify
+from airflow_gddl.contract.features import ROW_TRACKING
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.tables.delta_log import is_on
-from spark_jobs.tables.row_ids import ROW_TRACKING
 from tests.adopt.taking_over import AFTER, BEFORE, Landed, adopting, release, values
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of

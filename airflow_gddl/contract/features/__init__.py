@@ -52,8 +52,10 @@ class FeatureDescriptor(OwnCodes):
     without: str = ""
 
 
+ROW_TRACKING = "delta.enableRowTracking"
+"""Property of a Delta table; `true`: its rows have ids."""
 WIDENS = "gddl.widensTypes"
-"""Property of a Delta table; `false`: wider columns are written again, without Delta's type widening."""
+"""As before; `false`: wider columns are written again, without Delta's type widening."""
 
 
 @functools.cache

@@ -8,14 +8,13 @@ from dataclasses import replace
 from airflow_gddl.contract.endings import COMMITS, Ending
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.extensions import ICEBERG_KINDS, TableKind
-from airflow_gddl.contract.features import WIDENS, FeatureDescriptor
+from airflow_gddl.contract.features import ROW_TRACKING, WIDENS, FeatureDescriptor
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 
 BEHIND_CODE, REFUSED_CODE = "ICEBERG_BEHIND", "ICEBERG_REFUSED"
 V2, V3 = 2, 3
 """Versions of Iceberg's format."""
-ROW_TRACKING = "delta.enableRowTracking"
 _VECTORS = "deletionvectors"
 _HIDDEN = frozenset({"typewidening", "columnmapping"})
 """Features of Delta with which data files alone do not give the table's content."""

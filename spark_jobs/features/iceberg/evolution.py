@@ -14,11 +14,12 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features.iceberg import REFUSED_CODE
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.iceberg_metadata import MetadataVersions, StoreIO, VersionedCatalog
+from spark_jobs.tables.row_ids import ID_COLUMN, VERSION_COLUMN
 
 NAME_MAPPING = "schema.name-mapping.default"
-MATERIALIZED = {
-    "delta.rowTracking.materializedRowIdColumnName": 2_147_483_540,
-    "delta.rowTracking.materializedRowCommitVersionColumnName": 2_147_483_539,
+_MATERIALIZED = {
+    ID_COLUMN: 2_147_483_540,
+    VERSION_COLUMN: 2_147_483_539,
 }
 """Properties of a Delta table that name columns of its data files, which its schema lacks, and Iceberg's numbers of
 them: `_row_id` and `_last_updated_sequence_number`."""
@@ -95,7 +96,7 @@ def name_mapping(transaction: Any, properties: Mapping[str, str | None]) -> str:
     """
     mapping = json.loads(transaction.table_metadata.schema().name_mapping.model_dump_json())
     mapping += [
-        {"field-id": n, "names": [properties[name]]} for name, n in MATERIALIZED.items() if properties.get(name)
+        {"field-id": n, "names": [properties[name]]} for name, n in _MATERIALIZED.items() if properties.get(name)
     ]
     return json.dumps(mapping)
 

@@ -17,15 +17,15 @@ from functools import cached_property
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.features.iceberg import REFUSED_CODE, RESERVED, ROW_TRACKING, V2, V3
+from airflow_gddl.contract.features.iceberg import REFUSED_CODE, RESERVED, V2, V3
 from spark_jobs.features.iceberg import puffin
-from spark_jobs.features.iceberg.evolution import MATERIALIZED, NAME_MAPPING, Evolution, name_mapping, partition_of
+from spark_jobs.features.iceberg.evolution import NAME_MAPPING, Evolution, name_mapping, partition_of
 from spark_jobs.features.iceberg.manifests import ADDED, DATA, DELETES, EXISTING, Entry, SnapshotFiles
 from spark_jobs.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_columns, require_plain
 from spark_jobs.rules.arrays import schema_of
-from spark_jobs.tables.delta_log import is_on
 from spark_jobs.tables.iceberg_metadata import DELTA_TABLE, DELTA_VERSION, StoreIO, VersionedCatalog, parsed
 from spark_jobs.tables.replayed_log import ReplayedLog
+from spark_jobs.tables.row_ids import RowIdColumns
 from spark_jobs.tables.snapshots import VECTORS, TableSnapshot
 
 _COPIES_AT_ONCE = 8
@@ -127,7 +127,7 @@ class NextVersion:
         if taken:
             remedy = "rename it in the source, exclude the column, or write iceberg: true"
             raise self._refused(f"its column {taken[0]} has a name that Iceberg reserves", remedy)
-        if not is_on(self.log.properties, ROW_TRACKING) or not all(map(self.log.properties.get, MATERIALIZED)):
+        if RowIdColumns.of(self.log.properties) is None:
             raise self._refused("the Delta table has no row tracking", _TRACKING_REMEDY)
 
     def _refused(self, what: str, remedy: str) -> FatalError:
