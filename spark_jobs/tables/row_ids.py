@@ -108,7 +108,7 @@ def assigned(log: ReplayedLog, actions: Iterable[Mapping[str, Any]]) -> list[Map
 
     Files that stay are named again with another deletion vector, or other statistics.
     """
-    first = following = _highest(log) + 1
+    first = following = highest(log) + 1
     made: list[Mapping[str, Any]] = []
     for action in actions:
         add = action.get("add")
@@ -136,7 +136,7 @@ def _rows_of(add: Add) -> int:
     return int(rows)
 
 
-def _highest(log: ReplayedLog) -> int:
+def highest(log: ReplayedLog) -> int:
     """The highest id that was assigned; -1: none."""
     stated = log.domains.get(_DOMAIN)
     return -1 if stated is None else int(json.loads(stated)[_HIGHEST])

@@ -44,7 +44,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
         {"good": Expectation(rule="n <> 4", on="warn")},
     ),
     "shadow": (None, True),
-    "iceberg": (False, True),  # version 3 has tests of its own: tests/readers/test_iceberg_v3_tables.py
+    "iceberg": (False, True, 3),
     "cluster_by": ((), ("v",)),
     "partition_by": ((), ("p",)),
     "table_properties": ({}, {"delta.enableChangeDataFeed": "true"}, {"delta.enableDeletionVectors": "true"}),

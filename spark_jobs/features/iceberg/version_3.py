@@ -25,7 +25,7 @@ from spark_jobs.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_co
 from spark_jobs.rules.arrays import schema_of
 from spark_jobs.tables.iceberg_metadata import DELTA_TABLE, DELTA_VERSION, StoreIO, VersionedCatalog, parsed
 from spark_jobs.tables.replayed_log import ReplayedLog
-from spark_jobs.tables.row_ids import RowIdColumns
+from spark_jobs.tables.row_ids import RowIdColumns, highest
 from spark_jobs.tables.snapshots import VECTORS, TableSnapshot
 
 _COPIES_AT_ONCE = 8
@@ -95,7 +95,7 @@ class NextVersion:
         if deletes := self._vector_entries(files, model):
             manifests.append(made.manifest(DELETES, deletes))
         first = int(self._continued.get("next-row-id") or 0)
-        next_row_id = max([first, *(file.first_row_id + file.rows for file in files)])
+        next_row_id = max(first, highest(self.log) + 1)
         return self._metadata(model, made.listed(manifests, first), first, next_row_id)
 
     def _tracked_files(self) -> list[TrackedFile]:
