@@ -1,8 +1,9 @@
 """What `iceberg: 3` costs: one batch into a large table, without it and with it.
 
-    python benchmarks/iceberg_v3.py [--rows 5000000] [--changes 200000] [--tasks many|one]
+    python benchmarks/iceberg_v3.py [--rows 5000000] [--changes 200000] [--tasks many|one] [--rounds 3]
 
-Both get the same files, in a Spark that is warm. Every replica is compared with the truth.
+Both get the same files, in a Spark that is warm, by turns; the fastest of the rounds counts. Every replica is compared
+with the truth.
 
 The last line of standard output is one JSON object; progress goes to standard error.
 """
@@ -31,11 +32,13 @@ _FILES = 4
 VERSIONS: Mapping[str, bool | int] = {"none": False, "v3": 3}
 
 
-def measure(root: Path, work: Workload, tasks: TableTasks) -> tuple[dict[str, Answer], float]:
-    """By version the batch, and the seconds of metadata of version 3 from nothing, all vectors copied."""
-    found, metadata = {}, 0.0
-    for name, iceberg in VERSIONS.items():
-        found[name] = one_batch(root / name, work, tasks=tasks, iceberg=iceberg)
+def measure(root: Path, work: Workload, tasks: TableTasks, rounds: int) -> tuple[dict[str, Answer], float]:
+    """By version the fastest batch, and the seconds of metadata of version 3 from nothing, all vectors copied."""
+    found: dict[str, Answer] = {}
+    metadata = 0.0
+    for name, iceberg in [*VERSIONS.items()] * rounds:
+        done = one_batch(root / name, work, tasks=tasks, iceberg=iceberg)
+        found[name] = min(found.get(name, done), done, key=lambda answer: answer.seconds)
         if iceberg:
             versions, started = MetadataVersions(Storage(), str(root / "metadata")), time.perf_counter()
             replica = str(Folders(root / name).replica(this_engine.SIDE))
@@ -65,12 +68,13 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000, help="of the table")
     parser.add_argument("--changes", type=int, default=200_000, help="of the batch")
     parser.add_argument("--tasks", choices=get_args(TableTasks), default="many")
+    parser.add_argument("--rounds", type=int, default=3, help="of both, by turns")
     parser.add_argument("--seed", type=int, default=1, help="equal seeds give equal files")
     args = parser.parse_args()
     work = Workload(rows=args.rows, files=_FILES, changes_per_file=args.changes // _FILES, seed=args.seed)
     with tempfile.TemporaryDirectory(prefix="gddl-benchmark-") as folder:
         say(f"{work.rows:,} rows, {work.changes:,} changes")
-        found, metadata = measure(Path(folder), work, args.tasks)
+        found, metadata = measure(Path(folder), work, args.tasks, args.rounds)
     report(work, found, metadata)
 
 
