@@ -31,6 +31,8 @@ _DOMAIN, _HIGHEST = "delta.rowTracking", "rowIdHighWaterMark"
 _ID = "delta.rowTracking.materializedRowIdColumnName"
 _VERSION = "delta.rowTracking.materializedRowCommitVersionColumnName"
 _OF_FILE = ("baseRowId", "defaultRowCommitVersion")
+_PRESERVED = "delta.rowTracking.preserved"
+"""Tag of a commit. Without it readers assume that all rows have new ids."""
 
 
 @dataclass(frozen=True)
@@ -43,9 +45,8 @@ class RowIdColumns:
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> RowIdColumns | None:
         """None: the table has no row ids."""
-        is_enabled = str(properties.get(ROW_TRACKING) or "").lower() == "true"
         names = properties.get(_ID), properties.get(_VERSION)
-        return cls(*map(str, names)) if is_enabled and all(names) else None
+        return cls(*map(str, names)) if is_enabled(properties) and all(names) else None
 
     @property
     def in_files(self) -> dict[str, str]:
@@ -61,6 +62,10 @@ class RowIdColumns:
         empty = [name for name in (ROW_ID, ROW_VERSION) if rows.column(name).null_count == rows.num_rows]
         rows = rows.drop_columns(empty)
         return rows.rename_columns([self.in_files.get(name, name) for name in rows.column_names])
+
+
+def is_enabled(properties: Mapping[str, Any]) -> bool:
+    return str(properties.get(ROW_TRACKING) or "").lower() == "true"
 
 
 def new_properties() -> dict[str, str]:
@@ -98,24 +103,31 @@ def are_assigned(log: ReplayedLog) -> bool:
     return "rowTracking" in log.writer_features
 
 
-def assigned(log: ReplayedLog, actions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def assigned(
+    log: ReplayedLog, actions: Iterable[Mapping[str, Any]], *, keeps_rows: bool = True
+) -> list[Mapping[str, Any]]:
     """Actions of the commit after a version, with ids for the rows of new files; those of known files stay.
 
     Files that stay are named again with another deletion vector, or other statistics.
+
+    Args:
+        keeps_rows: rows that are written again keep their ids.
     """
     first = following = _highest(log) + 1
     made: list[Mapping[str, Any]] = []
     for action in actions:
-        add = action.get("add")
-        if add is None:
+        ((kind, content),) = action.items()
+        if kind == "commitInfo" and is_enabled(log.properties):
+            made.append({kind: {**content, "tags": {_PRESERVED: str(keeps_rows).lower()}}})
+        elif kind in {"add", "remove"}:
+            known = log.files.get(unquote(content["path"]), {})
+            stated = {name: known[name] for name in _OF_FILE if known.get(name) is not None}
+            if kind == "add" and not stated:
+                stated = {"baseRowId": following, "defaultRowCommitVersion": log.version + 1}
+                following += _rows_of(content)
+            made.append({kind: {**content, **stated}})
+        else:
             made.append(action)
-            continue
-        known = log.files.get(unquote(add["path"]), {})
-        stated = {name: known[name] for name in _OF_FILE if name in known}
-        if not stated:
-            stated = {"baseRowId": following, "defaultRowCommitVersion": log.version + 1}
-            following += _rows_of(add)
-        made.append({"add": {**add, **stated}})
     return [*made, _highest_action(following - 1)] if following > first else made
 
 
