@@ -68,27 +68,32 @@ def is_enabled(properties: Mapping[str, Any]) -> bool:
     return str(properties.get(ROW_TRACKING) or "").lower() == "true"
 
 
+def begun_properties(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Properties of a table that begins to have row ids, or has them again: then its files may have the columns."""
+    enabled = {ROW_TRACKING: "true"}
+    return enabled if RowIdColumns.of({**properties, **enabled}) else new_properties()
+
+
 def new_properties() -> dict[str, str]:
     """Properties of a table that begins to have row ids."""
     return {ROW_TRACKING: "true", _ID: f"_row-id-col-{uuid4()}", _VERSION: f"_row-commit-version-col-{uuid4()}"}
 
 
-def completed(rows: pa.Table, add: Add, numbers: np.ndarray) -> pa.Table:
+def completed(rows: pa.Table, add: Add, numbers: np.ndarray | None) -> pa.Table:
     """Rows of a data file, each with its id and version.
 
     Args:
         rows: with `ROW_ID`, `ROW_VERSION`, or both.
         add: the file's action; rows of a file that states no ids keep null, and get new ones when they are written.
-        numbers: of the rows in the file.
+        numbers: of the rows in the file; None: there is no `ROW_ID`.
     """
-    base, version = (add.get(name) for name in _OF_FILE)
-    stated = {ROW_ID: None if base is None else numbers + base, ROW_VERSION: version}
-    for name, value in stated.items():
-        at = rows.schema.get_field_index(name)
+    for name, stated in zip((ROW_ID, ROW_VERSION), _OF_FILE, strict=True):
+        at, value = rows.schema.get_field_index(name), add.get(stated)
         if at < 0 or value is None or not rows.column(at).null_count:
             continue
         own = flat(rows.column(at))
-        default = pa.array(value, pa.int64()) if name == ROW_ID else pa.scalar(int(value), pa.int64())
+        is_id = name == ROW_ID and numbers is not None
+        default = pa.array(numbers + value, pa.int64()) if is_id else pa.scalar(int(value), pa.int64())
         rows = rows.set_column(at, rows.schema.field(at), pc.coalesce(own, default))
     return rows
 
