@@ -184,13 +184,12 @@ def setting(log: ReplayedLog, done: Action, changed: Mapping[str, str]) -> Seque
     Args:
         done: the commit's `info`.
     """
-    begins = is_on(changed, ROW_TRACKING) and not RowIdColumns.of({**log.properties, **changed})
-    if not begins:
+    if not is_on(changed, ROW_TRACKING) or RowIdColumns.of(log.properties):
         return with_row_ids(log, [done, *change_feed_protocol(log, changed), metadata(log, changed=changed)])
     protocol = _with_writer_features(
         log.protocol, (*row_ids.FEATURES, *([_CDF_FEATURE] if is_on(changed, CDF) else []))
     )
-    named = metadata(log, changed={**changed, **row_ids.new_properties()})
+    named = metadata(log, changed={**changed, **row_ids.begun_properties(log.properties)})
     begun = replace(log, protocol=protocol, metadata=named["metaData"])
     files = [{"add": {**add, "dataChange": False}} for add in log.files.values()]
     return with_row_ids(begun, [done, {"protocol": protocol}, named, *files])

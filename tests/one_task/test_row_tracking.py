@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.actions import Maintain, Rebuild
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
+from spark_jobs.tables.delta_log import metadata
 from spark_jobs.tables.delta_tables import Tables
-from spark_jobs.tables.replayed_log import commit_path
+from spark_jobs.tables.replayed_log import commit_path, replayed
 from tests.harness.lake import Lake, spec_of
 from tests.spark.row_ids import actions_of, wrong_row_ids
 
@@ -65,13 +67,20 @@ def test_tables_without_row_ids_say_nothing(tmp_path: Path) -> None:
     assert [info for info in _infos(lake.layout(spec).replica) if "tags" in info] == []
 
 
-def test_a_table_whose_protocol_names_the_feature_begins_once(tmp_path: Path) -> None:
-    """Spark adds the feature without ids; a commit may say the highest id once."""
+NAMES = {
+    "delta.rowTracking.materializedRowIdColumnName": "_row-id-col-a",
+    "delta.rowTracking.materializedRowCommitVersionColumnName": "_row-commit-version-col-a",
+}
+
+
+@pytest.mark.parametrize("names", [{}, NAMES, {**NAMES, "delta.enableRowTracking": "false"}])
+def test_a_table_whose_protocol_names_the_feature_begins_once(tmp_path: Path, names: Mapping[str, str]) -> None:
+    """Spark adds the feature, and names of columns, without ids; a commit may say the highest id once."""
     lake, spec = Lake(tmp_path), spec_of()
     lake.load(spec)
     lake.done(spec)
     table = lake.layout(spec).replica
-    _support(table)
+    _support(table, names)
     spec = replace(spec, table_properties=TRACKED)
     lake.change(spec, 1, [("U", 1, "changed")])
     lake.done(spec)
@@ -80,16 +89,22 @@ def test_a_table_whose_protocol_names_the_feature_begins_once(tmp_path: Path) ->
     ]
     assert max(map(len, domains)) == 1
     assert wrong_row_ids(table, spec.keys or ()) == []
+    held = replayed(Storage(), table)
+    assert held is not None
+    assert names.items() <= {**held.properties, "delta.enableRowTracking": "false"}.items()
+    assert all(add["baseRowId"] is not None for add in held.files.values())
     assert [info.get("tags") for info in _infos(table)][-1] == {PRESERVED: "true"}
 
 
-def _support(table: str) -> None:
+def _support(table: str, properties: Mapping[str, str]) -> None:
     """Commit what `ALTER TABLE ... SET TBLPROPERTIES ('delta.feature.rowTracking' = 'supported')` does."""
-    version = DeltaTable(table).version() + 1
+    log = replayed(Storage(), table)
+    assert log is not None
+    version = log.version + 1
     named = ["appendOnly", "invariants", "domainMetadata", "rowTracking"]
     protocol = {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": named}
     info = {"timestamp": 0, "operation": "ADD FEATURE", "operationParameters": {}}
-    actions = [{"commitInfo": info}, {"protocol": protocol}]
+    actions = [{"commitInfo": info}, {"protocol": protocol}, metadata(log, changed=properties)]
     Path(commit_path(table, version)).write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 

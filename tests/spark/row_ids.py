@@ -71,7 +71,7 @@ def wrong_row_ids(table: str, keys: Sequence[str]) -> list[str]:
     before: dict[str, TrackedRow] = {}
     for version in range(0 if newest is None else newest.version + 1):
         log = replayed(Storage(), table, version)
-        if log is None or _NAMES[0] not in log.properties:
+        if log is None or str(log.properties.get("delta.enableRowTracking")).lower() != "true":
             continue
         rows = tracked_rows(table, keys, version)
         now = {row.key: row for row in rows} if keys else {str(row.row_id): row for row in rows}
