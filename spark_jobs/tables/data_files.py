@@ -7,7 +7,7 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import date, datetime
@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -235,9 +236,9 @@ def of_file(rows: pa.Table, numbers: np.ndarray | None, file: DataFile, schema: 
     So has `_gddl` of rows that were there before the first batch, and the id of rows that have none in the file.
 
     Args:
-        numbers: of the rows in the file; None: its table has no row ids.
+        numbers: of the rows in the file; None: no row id is asked for.
     """
-    if file.row_ids is not None and numbers is not None and {ROW_ID, ROW_VERSION} & set(schema.names):
+    if file.row_ids is not None and {ROW_ID, ROW_VERSION} & set(schema.names):
         rows = _of_file(file.row_ids.read(rows), file, schema)
         return row_ids.completed(rows, file.add or {}, numbers)
     return _of_file(rows, file, schema)
@@ -262,22 +263,34 @@ def _needed(file: DataFile, schema: pa.Schema) -> pa.Schema:
 
 def read_groups(source: pq.ParquetFile, groups: Sequence[int], file: DataFile, schema: pa.Schema) -> pa.Table:
     """Rows of some row groups of a file of `opened` in the columns and types of a schema."""
-    names = _stored_names(source, file, schema)
+    names, number = _stored_names(source, file, schema), _numbers(source, file, schema)
     parts = [
-        of_file(source.read_row_group(group, names, use_threads=False), _numbers(source, group, file), file, schema)
-        for group in groups
+        of_file(source.read_row_group(group, names, use_threads=False), number(group), file, schema) for group in groups
     ]
     if len(parts) == 1:  # its arrays are not copied when they are needed as one
         return parts[0]
     return pa.concat_tables([schema.empty_table(), *parts])
 
 
-def _numbers(source: pq.ParquetFile, group: int, file: DataFile) -> np.ndarray | None:
-    """Numbers in the file of the rows of a row group; None: its table has no row ids."""
-    if file.row_ids is None:
-        return None
-    *before, count = (source.metadata.row_group(number).num_rows for number in range(group + 1))
-    return np.arange(sum(before), sum(before) + count)
+def _numbers(source: pq.ParquetFile, file: DataFile, schema: pa.Schema) -> Callable[[int], np.ndarray | None]:
+    """Numbers in the file of the rows of a row group; None where no row id is asked for."""
+    if file.row_ids is None or ROW_ID not in schema.names:
+        return lambda _group: None
+    starts = _starts(source)
+    return lambda group: np.arange(starts[group], starts[group + 1])
+
+
+_STARTS: WeakKeyDictionary[pq.ParquetFile, np.ndarray] = WeakKeyDictionary()
+"""By open file; counting the rows before each of thousands of row groups takes the square of their number."""
+
+
+def _starts(source: pq.ParquetFile) -> np.ndarray:
+    """Number of the first row of each row group, and behind the last one."""
+    if source not in _STARTS:
+        footer = source.metadata
+        counts = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]
+        _STARTS[source] = np.cumsum([0, *counts])
+    return _STARTS[source]
 
 
 def read_rows(
@@ -290,7 +303,7 @@ def read_rows(
     Args:
         ties: false: the position of rows without a sequence may be null.
     """
-    names, numbers = _stored_names(source, file, schema), _numbers(source, group, file)
+    names, numbers = _stored_names(source, file, schema), _numbers(source, file, schema)(group)
     numbers = None if numbers is None else numbers[at]
     if not names:
         return of_file(pa.table({"": pa.nulls(len(at))}), numbers, file, schema)

@@ -179,23 +179,30 @@ def commented(schema: str, comments: Mapping[str, str]) -> str:
     return json.dumps(changed)
 
 
-def setting(log: ReplayedLog, changed: Mapping[str, str]) -> list[Action]:
-    """Actions that set properties, with what they ask of the protocol and of the files."""
-    begins = is_on(changed, ROW_TRACKING) and not RowIdColumns.of({**log.properties, **changed})
-    if not begins:
-        return [*change_feed_protocol(log, changed), metadata(log, changed=changed)]
+def setting(log: ReplayedLog, done: Action, changed: Mapping[str, str]) -> Sequence[Action]:
+    """Actions of the commit that sets properties, with what they ask of the protocol and of the files.
+
+    Args:
+        done: the commit's `info`.
+    """
+    if not is_on(changed, ROW_TRACKING) or RowIdColumns.of(log.properties):
+        return with_row_ids(log, [done, *change_feed_protocol(log, changed), metadata(log, changed=changed)])
     protocol = _with_writer_features(
         log.protocol, (*row_ids.FEATURES, *([_CDF_FEATURE] if is_on(changed, CDF) else []))
     )
-    named = metadata(log, changed={**changed, **row_ids.new_properties()})
-    with_ids = replace(log, protocol=protocol)
+    named = metadata(log, changed={**changed, **row_ids.begun_properties(log.properties)})
+    begun = replace(log, protocol=protocol, metadata=named["metaData"])
     files = [{"add": {**add, "dataChange": False}} for add in log.files.values()]
-    return [{"protocol": protocol}, named, *row_ids.assigned(with_ids, files)]
+    return with_row_ids(begun, [done, {"protocol": protocol}, named, *files])
 
 
-def with_row_ids(log: ReplayedLog, actions: Sequence[Action]) -> Sequence[Action]:
-    """Actions of the commit after a version, with the ids of the rows that it adds, if the table has row ids."""
-    return row_ids.assigned(log, actions) if row_ids.are_assigned(log) else actions
+def with_row_ids(log: ReplayedLog, actions: Sequence[Action], *, keeps_rows: bool = True) -> Sequence[Action]:
+    """Actions of the commit after a version, with what they have to say of row ids, if the table has them.
+
+    Args:
+        keeps_rows: see `row_ids.assigned`.
+    """
+    return row_ids.assigned(log, actions, keeps_rows=keeps_rows) if row_ids.are_assigned(log) else actions
 
 
 def with_features(protocol: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -95,6 +95,7 @@ class Write:
             written again.
         deleted_rows: the rows that `deleted` names, for the change data feed; None: the table has none.
         written: further files, and the whole change data feed; None: none.
+        keeps_rows: rows that are written again keep their row ids.
         check: called with the version before and the commit's actions before it is put; None: nothing is asked.
     """
 
@@ -112,6 +113,7 @@ class Write:
     deleted: Sequence[tuple[DataFile, np.ndarray]] = ()
     deleted_rows: pa.Table | None = None
     written: Written | None = None
+    keeps_rows: bool = True
     check: Callable[[ReplayedLog, Sequence[Action]], None] | None = None
 
 
@@ -338,7 +340,7 @@ class Tables:
         now, app = self._now(), app_of(app, self._shard)
         done = delta_log.info(now, "ADD COLUMNS", user_metadata(app, number), {}, columns=json.dumps([column.name]))
         head = [done, delta_log.transaction(app, number, now), metadata]
-        made = delta_log.commit(self.storage, path, version + 1, head)
+        made = delta_log.commit(self.storage, path, version + 1, delta_log.with_row_ids(log, head))
         self.forget(path)
         self._logs.note(path, log.after(made))
         return version + 1
@@ -362,9 +364,7 @@ class Tables:
         head: list[Action] = [delta_log.info(now, "WRITE", OURS, {})]
         head.append({"metaData": {**log.metadata, "schemaString": schema.to_json(), "configuration": kept}})
         head += [files.removal(file, data_change=False) for file in removed]
-        actions = delta_log.with_row_ids(log, [*head, *made.actions(data_change=False)])
-        delta_log.commit(self.storage, path, log.version + 1, actions)
-        self.forget(path)
+        self._put(log, path, [*head, *made.actions(data_change=False)])
 
     def grow(self, path: str, types: Mapping[str, SqlType]) -> Mapping[str, SqlType]:
         """Give columns types that they can grow to without new files; returns those that need new ones.
@@ -390,8 +390,7 @@ class Tables:
     def _alter(self, path: str, operation: str, schema: str, names: Sequence[str]) -> None:
         log = self.existing(path).log
         done = delta_log.info(self._now(), operation, OURS, {}, columns=json.dumps(names))
-        delta_log.commit(self.storage, path, log.version + 1, [done, delta_log.metadata(log, schema=schema)])
-        self.forget(path)
+        self._put(log, path, [done, delta_log.metadata(log, schema=schema)])
 
     def _allow(self, path: str, columns: Sequence[Column]) -> None:
         """Add the table features that such columns require."""
@@ -400,8 +399,7 @@ class Tables:
         if features:
             done = delta_log.info(self._now(), "ADD FEATURE", OURS, {}, name=",".join(features))
             protocol = delta_log.with_features(snapshot.log.protocol, features)
-            delta_log.commit(self.storage, path, snapshot.log.version + 1, [done, {"protocol": protocol}])
-            self.forget(path)
+            self._put(snapshot.log, path, [done, {"protocol": protocol}])
 
     def properties(self, path: str) -> dict[str, str | None]:
         return self.existing(path).log.properties
@@ -418,7 +416,7 @@ class Tables:
             require_settable(changed)
             log, now = self.existing(path).log, self._now()
             done = delta_log.info(now, "SET TBLPROPERTIES", OURS, {}, properties=json.dumps(changed))
-            delta_log.commit(self.storage, path, log.version + 1, [done, *delta_log.setting(log, changed)])
+            delta_log.commit(self.storage, path, log.version + 1, delta_log.setting(log, done, changed))
             self.forget(path)
 
     def clustering(self, path: str) -> tuple[str, ...]:
@@ -459,7 +457,11 @@ class Tables:
         done = delta_log.info(now, "CHANGE COLUMN", OURS, {}, columns=json.dumps(sorted(comments)))
         schema = delta_log.commented(log.schema, comments)
         metadata = delta_log.metadata(log, schema=schema, description=description)
-        delta_log.commit(self.storage, path, log.version + 1, [done, metadata])
+        self._put(log, path, [done, metadata])
+
+    def _put(self, log: ReplayedLog, path: str, actions: Sequence[Action]) -> None:
+        """Commit actions after a version, as they are but for row ids."""
+        delta_log.commit(self.storage, path, log.version + 1, delta_log.with_row_ids(log, actions))
         self.forget(path)
 
     @property
@@ -586,7 +588,7 @@ class Tables:
             head.append(delta_log.metadata(snapshot.log, schema=schema.to_json(), partition_by=partitions))
         self.forget(path)
         log = snapshot.log
-        actions = delta_log.with_row_ids(log, [*head, *actions])
+        actions = delta_log.with_row_ids(log, [*head, *actions], keeps_rows=write.keeps_rows)
         if write.check is not None:
             write.check(log, actions)
         made = delta_log.commit(self.storage, path, log.version + 1, actions)

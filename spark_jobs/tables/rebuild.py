@@ -522,7 +522,7 @@ class _Replacing:
         """Once for each transaction."""
         write = Write(
             app=app, version=version, removed=None, schema=self.schema, partition_by=self.definition.partition_by,
-            metrics=metrics, written=written_files,
+            metrics=metrics, written=written_files, keeps_rows=False,
         )  # fmt: skip
         self.tables.commit(self.definition.path, write)
         self.tables.index(self.definition)

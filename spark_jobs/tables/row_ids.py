@@ -32,6 +32,8 @@ ID_COLUMN = "delta.rowTracking.materializedRowIdColumnName"
 VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColumnName"
 """Properties that name the columns of the data files."""
 _OF_FILE = ("baseRowId", "defaultRowCommitVersion")
+_PRESERVED = "delta.rowTracking.preserved"
+"""Tag of a commit. Without it readers assume that all rows have new ids."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,8 @@ class RowIdColumns:
     @classmethod
     def of(cls, properties: Mapping[str, Any]) -> RowIdColumns | None:
         """None: the table has no row ids."""
-        is_enabled = str(properties.get(ROW_TRACKING) or "").lower() == "true"
         names = properties.get(ID_COLUMN), properties.get(VERSION_COLUMN)
-        return cls(*map(str, names)) if is_enabled and all(names) else None
+        return cls(*map(str, names)) if is_enabled(properties) and all(names) else None
 
     @property
     def in_files(self) -> dict[str, str]:
@@ -64,6 +65,16 @@ class RowIdColumns:
         return rows.rename_columns([self.in_files.get(name, name) for name in rows.column_names])
 
 
+def is_enabled(properties: Mapping[str, Any]) -> bool:
+    return str(properties.get(ROW_TRACKING) or "").lower() == "true"
+
+
+def begun_properties(properties: Mapping[str, Any]) -> dict[str, str]:
+    """Properties of a table that begins to have row ids, or has them again: then its files may have the columns."""
+    enabled = {ROW_TRACKING: "true"}
+    return enabled if RowIdColumns.of({**properties, **enabled}) else new_properties()
+
+
 def new_properties() -> dict[str, str]:
     """Properties of a table that begins to have row ids."""
     return {
@@ -73,22 +84,21 @@ def new_properties() -> dict[str, str]:
     }
 
 
-def completed(rows: pa.Table, add: Add, numbers: np.ndarray) -> pa.Table:
+def completed(rows: pa.Table, add: Add, numbers: np.ndarray | None) -> pa.Table:
     """Rows of a data file, each with its id and version.
 
     Args:
         rows: with `ROW_ID`, `ROW_VERSION`, or both.
         add: the file's action; rows of a file that states no ids keep null, and get new ones when they are written.
-        numbers: of the rows in the file.
+        numbers: of the rows in the file; None: there is no `ROW_ID`.
     """
-    base, version = (add.get(name) for name in _OF_FILE)
-    stated = {ROW_ID: None if base is None else numbers + base, ROW_VERSION: version}
-    for name, value in stated.items():
-        at = rows.schema.get_field_index(name)
+    for name, stated in zip((ROW_ID, ROW_VERSION), _OF_FILE, strict=True):
+        at, value = rows.schema.get_field_index(name), add.get(stated)
         if at < 0 or value is None or not rows.column(at).null_count:
             continue
         own = flat(rows.column(at))
-        default = pa.array(value, pa.int64()) if name == ROW_ID else pa.scalar(int(value), pa.int64())
+        is_id = name == ROW_ID and numbers is not None
+        default = pa.array(numbers + value, pa.int64()) if is_id else pa.scalar(int(value), pa.int64())
         rows = rows.set_column(at, rows.schema.field(at), pc.coalesce(own, default))
     return rows
 
@@ -103,24 +113,31 @@ def are_assigned(log: ReplayedLog) -> bool:
     return "rowTracking" in log.writer_features
 
 
-def assigned(log: ReplayedLog, actions: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def assigned(
+    log: ReplayedLog, actions: Iterable[Mapping[str, Any]], *, keeps_rows: bool = True
+) -> list[Mapping[str, Any]]:
     """Actions of the commit after a version, with ids for the rows of new files; those of known files stay.
 
     Files that stay are named again with another deletion vector, or other statistics.
+
+    Args:
+        keeps_rows: rows that are written again keep their ids.
     """
     first = following = highest(log) + 1
     made: list[Mapping[str, Any]] = []
     for action in actions:
-        add = action.get("add")
-        if add is None:
+        ((kind, content),) = action.items()
+        if kind == "commitInfo" and is_enabled(log.properties):
+            made.append({kind: {**content, "tags": {_PRESERVED: str(keeps_rows).lower()}}})
+        elif kind in {"add", "remove"}:
+            known = log.files.get(unquote(content["path"]), {})
+            stated = {name: known[name] for name in _OF_FILE if known.get(name) is not None}
+            if kind == "add" and not stated:
+                stated = {"baseRowId": following, "defaultRowCommitVersion": log.version + 1}
+                following += _rows_of(content)
+            made.append({kind: {**content, **stated}})
+        else:
             made.append(action)
-            continue
-        known = log.files.get(unquote(add["path"]), {})
-        stated = {name: known[name] for name in _OF_FILE if name in known}
-        if not stated:
-            stated = {"baseRowId": following, "defaultRowCommitVersion": log.version + 1}
-            following += _rows_of(add)
-        made.append({"add": {**add, **stated}})
     return [*made, _highest_action(following - 1)] if following > first else made
 
 

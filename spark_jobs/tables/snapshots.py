@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cached_property
@@ -224,8 +224,7 @@ class TableSnapshot:
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
         types, baseline, row_ids = self.schema.types, self.stored_baseline, self.row_ids
-        files = (_data_file(path, add, types) for path, add in self.log.files.items())
-        return tuple(replace(file, baseline=baseline, row_ids=row_ids) for file in files)
+        return tuple(_data_file(path, add, types, baseline, row_ids) for path, add in self.log.files.items())
 
     @property
     def row_ids(self) -> RowIdColumns | None:
@@ -291,11 +290,13 @@ class TableSnapshot:
         return is_on(self.properties, CDF)
 
 
-def _data_file(path: str, add: Add, types: Mapping[str, SqlType]) -> DataFile:
+def _data_file(
+    path: str, add: Add, types: Mapping[str, SqlType], baseline: StoredBaseline | None, row_ids: RowIdColumns | None
+) -> DataFile:
     stated = json.loads(add.get("stats") or "{}", parse_float=Decimal)
     low, high = ({n: _bound(v, types.get(n)) for n, v in (stated.get(ends) or {}).items()} for ends in _ENDS)
     values = {name: _of_partition(text, name, types) for name, text in (add.get("partitionValues") or {}).items()}
-    return DataFile(path, add["size"], low, high, values, add["path"], add)
+    return DataFile(path, add["size"], low, high, values, add["path"], add, baseline, row_ids)
 
 
 def _of_partition(text: str | None, column: str, types: Mapping[str, SqlType]) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
@@ -43,7 +44,7 @@ def tracked_rows(table: str, keys: Sequence[str], version: int | None = None) ->
 def _of_file(table: str, log: ReplayedLog, add: Any, keys: Sequence[str]) -> Iterator[TrackedRow]:
     row_id, version = (str(log.properties[name]) for name in _NAMES)
     gone = set(rows_of(Storage(), table, add["deletionVector"]).tolist()) if add.get("deletionVector") else set()
-    rows = pq.read_table(Path(table) / add["path"], partitioning=None).to_pylist()
+    rows = pq.read_table(Path(table) / unquote(add["path"]), partitioning=None).to_pylist()
     assert len(rows) == json.loads(add["stats"])["numRecords"]
     for number, stored in enumerate(rows):
         row = stored | add["partitionValues"]
@@ -70,7 +71,7 @@ def wrong_row_ids(table: str, keys: Sequence[str]) -> list[str]:
     before: dict[str, TrackedRow] = {}
     for version in range(0 if newest is None else newest.version + 1):
         log = replayed(Storage(), table, version)
-        if log is None or "rowTracking" not in log.writer_features:
+        if log is None or str(log.properties.get("delta.enableRowTracking")).lower() != "true":
             continue
         rows = tracked_rows(table, keys, version)
         now = {row.key: row for row in rows} if keys else {str(row.row_id): row for row in rows}
@@ -85,6 +86,7 @@ def wrong_row_ids(table: str, keys: Sequence[str]) -> list[str]:
         same = [row for key, row in now.items() if row.version == version and row.state == _state(before.get(key))]
         if len(same) > (updates := _updated(table, version)):
             wrong.append(f"{len(same)} rows have the version and are as before, {updates} were updated, e.g. {same[0]}")
+        wrong += _wrong_removals(table, version)
         found += [f"version {version}: {line}" for line in wrong]
         before = now
     return found
@@ -99,10 +101,26 @@ def _state(row: TrackedRow | None) -> str | None:
     return None if row is None else row.state
 
 
+def _wrong_removals(table: str, version: int) -> Iterator[str]:
+    """Removed files that do not state the row ids that they had, as the protocol asks of writers."""
+    before = replayed(Storage(), table, version - 1) if version else None
+    for action in actions_of(table, version):
+        removed = action.get("remove")
+        if removed is None or before is None:
+            continue
+        known = before.files[unquote(removed["path"])]
+        if any(removed.get(name) != known.get(name) for name in ("baseRowId", "defaultRowCommitVersion")):
+            yield f"{removed['path']} is removed without its row ids"
+
+
+def actions_of(table: str, version: int) -> list[dict[str, Any]]:
+    """Actions of a version's commit."""
+    return [json.loads(line) for line in Path(commit_path(table, version)).read_text().splitlines()]
+
+
 def _updated(table: str, version: int) -> int:
     """Rows that a commit says to have updated: some may be written again with the values that they had."""
-    commit = Path(commit_path(table, version)).read_text().splitlines()
-    infos = [json.loads(line)["commitInfo"] for line in commit if '"commitInfo"' in line]
+    infos = [action["commitInfo"] for action in actions_of(table, version) if "commitInfo" in action]
     metrics = infos[0].get("operationMetrics", {}) if infos else {}
     return sum(int(metrics.get(name, 0)) for name in ("numTargetRowsUpdated", "numUpdatedRows"))
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.tables.data_files import read_rows
+from spark_jobs.plan.table_schema import GDDL, ROW_ID, ROW_VERSION
+from spark_jobs.tables.data_files import read_groups, read_rows
+from spark_jobs.tables.row_ids import COLUMNS, RowIdColumns
 from spark_jobs.tables.snapshots import DataFile
 
 _PAIR = pa.struct([("a", pa.int64()), ("b", pa.int64())])
@@ -45,3 +46,20 @@ def read(table: pa.Table, *, ties: bool) -> list[dict[str, Any]]:
     pq.write_table(table, sink)
     found = read_rows(pq.ParquetFile(sink), 0, np.array([2, 0]), DataFile(path="f", size=1), table.schema, ties=ties)
     return [dict(row) for row in found.to_pylist()]
+
+
+def test_row_ids_of_each_row_group_follow_those_of_the_one_before() -> None:
+    """A file states the id of its first row alone."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"id": range(10), "own": [None, 99, *[None] * 8]}), sink, row_group_size=3)
+    known = {"baseRowId": 40, "defaultRowCommitVersion": 7}
+    file = DataFile(path="f", size=1, add=known, row_ids=RowIdColumns("own", "version"))
+    schema, source = pa.schema([("id", pa.int64()), *COLUMNS]), pq.ParquetFile(sink)
+    found = [read_rows(source, group, np.array([1]), file, schema) for group in (2, 0)]
+    assert [rows.to_pylist() for rows in found] == [
+        [{"id": 7, ROW_ID: 47, ROW_VERSION: 7}], [{"id": 1, ROW_ID: 99, ROW_VERSION: 7}]
+    ]  # fmt: skip
+    whole = read_groups(source, [0, 1, 3], file, schema.remove(2))
+    assert whole.column(ROW_ID).to_pylist() == [40, 99, 42, 43, 44, 45, 49]
+    versions = read_groups(source, [1], file, pa.schema([COLUMNS[1]]))
+    assert versions.to_pylist() == [{ROW_VERSION: 7}] * 3

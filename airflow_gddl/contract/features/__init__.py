@@ -73,8 +73,8 @@ def used_by(spec: TableSpec, tier: TierSpec) -> Mapping[str, FeatureDescriptor]:
 
 def properties_of(spec: TableSpec, kind: TableKind) -> dict[str, str]:
     """Properties that the row's features ask for in one of its Delta tables."""
-    used = used_by(spec, TierSpec()).values()
-    return {name: value for one in used if kind in one.reads for name, value in one.properties(spec).items()}
+    asked = (one.properties(spec) for one in features().values() if kind in one.reads)
+    return {name: value for properties in asked for name, value in properties.items()}
 
 
 def with_properties(spec: TableSpec) -> TableSpec:
