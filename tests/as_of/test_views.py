@@ -388,6 +388,20 @@ def test_changes_that_come_late_are_seen_when_it_is_compared(lake: Lake, service
     assert compared(cuts, cut) != cut.tables[0].digest
 
 
+def test_a_later_change_of_the_sign_of_zero_is_no_other_row(lake: Lake) -> None:
+    """It opens no version of the history."""
+    service, kind = Service(lake), pa.struct([("x", pa.float64())])
+    service.load(ORDERS, {1: 1}, f=[0.0], n=pa.array([{"x": 0.0}], kind))
+    service.change(ORDERS, [(at(1), "I", 2, 2)], f=[0.5], n=pa.array([None], kind))
+    service.change(ORDERS, [(at(3), "I", 3, 3)], f=[0.5], n=pa.array([None], kind))
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    cut = cuts.make("cut", at(1).isoformat(), reader="duckdb")
+    service.change(ORDERS, [(at(4), "U", 1, 1)], f=[-0.0], n=pa.array([{"x": -0.0}], kind))
+    lake.done(ORDERS)
+    assert compared(cuts, cut) == cut.tables[0].digest
+
+
 def test_a_rebuild_keeps_a_view_equal(lake: Lake, service: Service) -> None:
     lake.done(ORDERS)
     cuts = cuts_of(lake, ORDERS)
