@@ -192,10 +192,11 @@ def verify(
     specs = lake.specs_of(compared)
     found = lake.run(specs, ConsistentCut(cut=name, then="compare")) if specs else ()
     held = {one.table: job.answer(result) for one, result in zip(compared, found, strict=True)}
-    different = [one.table for one in compared if held[one.table]["digest"] != one.digest]
-    same = {table: rows["version"] for table, rows in held.items() if table not in different}
-    change_cut(lake.store, lake.lake, name, lambda known: _compared(cut, known, same))
-    uncompared = [one.table for one in cut.tables if not one.digest]
+    versions = {one.table: held[one.table]["version"] for one in compared if held[one.table]["digest"] == one.digest}
+    known = change_cut(lake.store, lake.lake, name, lambda known: _compared(cut, known, versions))
+    uncompared = [one.table for one in known.tables if not one.digest]  # also of keys that were erased meanwhile
+    same = [one.table for one in compared if one.table in versions and one.table not in uncompared]
+    different = [one.table for one in compared if one.table not in versions and one.table not in uncompared]
     if json:
         cli.screen.record({"cut": name, "equal": sorted(same), "different": different, "not_compared": uncompared})
     elif same:
@@ -508,12 +509,7 @@ class _Making:
 
     def _end(self, cut: Cut, uncompared: Sequence[str] = ()) -> NoReturn:
         if self.json:
-            printed = [
-                text
-                for one in cut.tables
-                if one.view and not one.view.catalog
-                for text in view_statements(one.view, one.columns)
-            ]
+            printed = _printed(cut)
             self.cli.screen.record({**codec.plain(cut), "statements": printed} if printed else cut)
         else:
             self._show(cut, uncompared)
@@ -526,12 +522,7 @@ class _Making:
              one.commit_ts or ""]
             for one in cut.tables
         ]  # fmt: skip
-        printed = [
-            text
-            for one in cut.tables
-            if one.view and not one.view.catalog
-            for text in view_statements(one.view, one.columns)
-        ]
+        printed = _printed(cut)
         same = f", with the rows of {cut.again}" if cut.again else ""
         if uncompared:
             same += f"; not compared: {', '.join(uncompared)}, of which keys were erased since"

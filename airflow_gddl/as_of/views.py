@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.consistent_cut import VIEWS_CODE, Cut
-from airflow_gddl.contract.cut_views import CutView, view_name
+from airflow_gddl.contract.cut_views import CutView, entry_names, view_name
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.extensions import CATALOGS, EntryName, TableKind, entry_name, name_fault
 from airflow_gddl.contract.published import ViewName
@@ -100,11 +100,11 @@ def _require_free_names(views: Mapping[str, CutView], loaded: LoadedMetadata) ->
         if spec.catalog is not None
         for kind in _KINDS
     }
-    names = Counter(view.name.lower() for view in views.values())
+    names = Counter(name for view in views.values() for name in entry_names(view))
     for table, view in views.items():
         other = entries.get((view.catalog, view.name)) if view.catalog else None
-        if other or names[view.name.lower()] > 1:
-            whose = f"an entry of {other}" if other else "the view of another table"
+        if other or any(names[name] > 1 for name in entry_names(view)):
+            whose = f"an entry of {other}" if other else "an entry of the view of another table"
             what = f"the view {view.name} of {table} would have the name of {whose}"
             remedy = "take another --prefix" if other else "put {schema} into --database, or name tables by --table"
             raise FatalError("CUT_EXISTS", what, remedy=remedy)

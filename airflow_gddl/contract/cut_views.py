@@ -68,6 +68,12 @@ def view_name(cut: str, table: str) -> str:
     return f"{cut}__{table}"
 
 
+def entry_names(view: CutView) -> tuple[str, ...]:
+    """Names of all entries that `view_statements` makes, in lower case: the view's, and of Athena its history's."""
+    name = view.name.lower()
+    return (name, f"{name}{_REGISTERED}") if view.reader == "athena" else (name,)
+
+
 def view_statements(view: CutView, columns: Mapping[str, str]) -> tuple[str, ...]:
     """Statements that create a view, in order, without semicolons; none replaces what is there.
 
@@ -77,7 +83,7 @@ def view_statements(view: CutView, columns: Mapping[str, str]) -> tuple[str, ...
     name = _name_of(view)
     reader = cast("SqlReader", view.reader)
     if reader == "athena":
-        first, relation = athena_table(view.path, name, _REGISTERED)
+        first, relation = athena_table(view.path, name, _REGISTERED, is_new=True)
     else:
         first = (f"CREATE SCHEMA IF NOT EXISTS {quoted(name.database, reader)}",)
         relation = by_path(view.path, reader)

@@ -229,18 +229,22 @@ def text_literal(text: str, reader: SqlReader) -> str:
     return literal(text) if reader in _BACKTICKS else _text(text)
 
 
-def athena_table(path: str, view: ViewName, suffix: str = _REGISTERED) -> tuple[tuple[str, ...], str]:
+def athena_table(
+    path: str, view: ViewName, suffix: str = _REGISTERED, *, is_new: bool = False
+) -> tuple[tuple[str, ...], str]:
     """Statements that register a Delta table beside the view, and its name in queries.
 
     Args:
         suffix: of the table's name, behind the view's.
+        is_new: they fail where the name is taken, since another table may have it; else that one is used.
     """
     # Athena's DDL is Hive's: other quotes than those of its queries.
     name = f"`{view.database}`.`{view.name}{suffix}`"
     location = path.replace("\\", "\\\\").replace("'", "\\'")
+    create = "CREATE EXTERNAL TABLE" if is_new else "CREATE EXTERNAL TABLE IF NOT EXISTS"
     statements = (
         f"CREATE DATABASE IF NOT EXISTS `{view.database}`",
-        f"CREATE EXTERNAL TABLE IF NOT EXISTS {name}\nLOCATION '{location}'\nTBLPROPERTIES ('table_type'='DELTA')",
+        f"{create} {name}\nLOCATION '{location}'\nTBLPROPERTIES ('table_type'='DELTA')",
     )
     return statements, f"{quoted(view.database, 'athena')}.{quoted(view.name + suffix, 'athena')}"
 

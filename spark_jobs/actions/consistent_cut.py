@@ -27,6 +27,7 @@ from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
 from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, overtaken, scanned
 from spark_jobs.actions.consistent_cut_views import (
     compared,
+    is_registered,
     planned_view,
     registered,
     require_equal,
@@ -75,8 +76,12 @@ def _drop(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
     return {"dropped": unregistered(run, cut, entry)}
 
 
-def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:  # noqa: ARG001 - as the others
-    """What the table, or the view, holds now, to be compared with the document."""
+def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
+    """What the table, or the view, holds now, to be compared with the document.
+
+    Raises:
+        FatalError: `CUT_NOT_SAME`: the view reads another history, or its catalog lacks it; the catalog's code.
+    """
     context = run.context()
     if entry.view is None:
         path = join(run.job.roots.lake, entry.folder)
@@ -84,6 +89,9 @@ def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:  # noq
     else:
         if entry.view.path != run.layout.history:
             what = f"the history of {run.spec.table} is at {run.layout.history} now; the view reads {entry.view.path}"
+            raise FatalError(SAME_CODE, what, where=run.spec.table, remedy="drop the cut, and make it again")
+        if entry.view.catalog and not is_registered(run, cut, entry):
+            what = f"the catalog {entry.view.catalog} has no view {entry.view.name} of this cut: dropped, or replaced"
             raise FatalError(SAME_CODE, what, where=run.spec.table, remedy="drop the cut, and make it again")
         found = shown(tables_of(context, entry.view.path), ViewRule.of(entry.view, entry.columns))
     return {"rows": found.rows, "digest": found.digest, "version": found.version}

@@ -197,11 +197,12 @@ def registered(run: TableRun, cut: Cut, entry: CutTable) -> None:
     with _in_catalog(run, view) as port:
         if port.create_view(name, query, comment, properties):
             return
-        if not _is_own(port, name, properties):
-            what = f"the catalog {view.catalog} has another entry {view.name}"
-            raise FatalError("CUT_EXISTS", what, where=run.spec.table, remedy="take another --prefix")
-        port.drop_view(name)
-        port.create_view(name, query, comment, properties)
+        if _is_own(port, name, properties):
+            port.drop_view(name)
+            if port.create_view(name, query, comment, properties):
+                return
+        what = f"the catalog {view.catalog} has another entry {view.name}"
+        raise FatalError("CUT_EXISTS", what, where=run.spec.table, remedy="take another --prefix")
 
 
 def unregistered(run: TableRun, cut: Cut, entry: CutTable) -> bool:
@@ -216,6 +217,16 @@ def unregistered(run: TableRun, cut: Cut, entry: CutTable) -> bool:
             return False
         port.drop_view(name)
     return True
+
+
+def is_registered(run: TableRun, cut: Cut, entry: CutTable) -> bool:
+    """Whether the view is in its catalog.
+
+    Raises:
+        FatalError: the catalog's code.
+    """
+    with _in_catalog(run, require_view(entry)) as port:
+        return _is_own(port, _name_of(entry), _properties(run, cut))
 
 
 def _name_of(entry: CutTable) -> EntryName:

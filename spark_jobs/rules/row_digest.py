@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from spark_jobs.rules.arrays import flat
+from spark_jobs.rules.arrays import flat, in_one_form
 
 _HASHED_TOGETHER = 100_000
 
 
 def rows_digest(rows: pa.Table) -> str:
     """128 bits, as hexadecimal digits, that tables with equal rows share, whatever their order, the width of their
-    numbers, and columns of nulls alone: the sums of both halves of the rows' hashes."""
+    numbers, the sign of zero, and columns of nulls alone: the sums of both halves of the rows' hashes."""
     names = sorted(rows.column_names)
     halves = np.zeros(2, np.uint64)
     for start in range(0, rows.num_rows if names else 0, _HASHED_TOGETHER):
@@ -54,7 +54,7 @@ def _texts(name: str, values: pa.Array) -> pa.Array:
     elif pt.is_binary(values.type):
         texts = values
     else:
-        texts = values.cast(pa.string()).cast(pa.binary())
+        texts = in_one_form(values).cast(pa.string()).cast(pa.binary())
     mark = f"{len(name)}:{name}".encode()
     lengths = pc.binary_length(texts).cast(pa.string()).cast(pa.binary())
     marked = pc.binary_join_element_wise(pa.scalar(mark), lengths, pa.scalar(b":"), texts, pa.scalar(b""))
@@ -62,7 +62,9 @@ def _texts(name: str, values: pa.Array) -> pa.Array:
 
 
 def _told(value: Any) -> Any:
-    """A nested value without fields that are null: those of a type that has grown since."""
+    """A nested value without fields that are null, those of a type that has grown since; with 0.0 for -0.0."""
     if isinstance(value, dict):
         return {name: _told(one) for name, one in value.items() if one is not None}
+    if isinstance(value, float):
+        return value + 0.0
     return [_told(one) for one in value] if isinstance(value, (list, tuple)) else value

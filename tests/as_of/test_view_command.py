@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from airflow_gddl.as_of.commands import _Lake
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.actions import ConsistentCut, Erase
@@ -315,6 +316,38 @@ def test_an_erased_key_is_said(lake: Lake) -> None:
     assert (verified["equal"], verified["not_compared"]) == (["s.orders"], ["s.accounts"])
     (again,), _ = as_of(lake, "--again", "first", "--prefix", "second")
     assert [one["rows"] for one in again["tables"]] == [1, 2]
+
+
+@pytest.mark.usefixtures("service")
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_view_that_is_gone_from_its_catalog_is_not_verified(
+    lake: Lake, catalog: FolderCatalog, is_replaced: bool
+) -> None:
+    as_of(lake, *MADE, "--prefix", "first")
+    name = EntryName("lake_s", "first__orders")
+    catalog.drop_view(name)
+    if is_replaced:
+        catalog.create_view(name, "SELECT 1", "", {})
+    said = " ".join(as_of(lake, "verify", "first", status=1)[1].split())
+    assert ("[CUT_NOT_SAME]" in said, "has no view lake_s.first__orders of this cut" in said) == (True, True), said
+
+
+@pytest.mark.usefixtures("service", "catalog")
+def test_a_key_that_is_erased_while_a_cut_is_verified_is_no_difference(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rows are read before the document says so."""
+    as_of(lake, *MADE, "--prefix", "first")
+
+    def erased(lake_: Any, name: str) -> Any:
+        known = finished(lake_, name)
+        lake.done(SPECS[0], JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
+        return known
+
+    finished = _Lake.finished
+    monkeypatch.setattr(_Lake, "finished", erased)
+    (verified,), _ = as_of(lake, "verify", "first")
+    assert verified == {"cut": "first", "equal": ["s.orders"], "different": [], "not_compared": ["s.accounts"]}
 
 
 @pytest.mark.usefixtures("service")

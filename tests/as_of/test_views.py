@@ -366,6 +366,19 @@ def test_an_erased_key_vanishes_from_a_view_and_its_document_says_so(lake: Lake,
     equal(cuts, cuts.make("again", at(3).isoformat(), "duckdb"), cuts.make("t", at(3).isoformat()))
 
 
+def test_each_erased_key_is_counted(lake: Lake, service: Service) -> None:
+    """As of the table of the cut, also once the view is not compared any more."""
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    for name, reader in (("view", "duckdb"), ("table", "")):
+        cuts.make(name, at(3).isoformat(), reader=reader)
+    for key in ("1", "3"):
+        lake.done(ORDERS, JobOptions(action=Erase(key={"id": key}, asked_by="x")))
+    entries = [cuts.stored(name).tables[0] for name in ("view", "table")]
+    assert [(entry.rows, entry.erased) for entry in entries] == [(1, 2), (1, 2)]
+    assert [row["id"] for row in in_duckdb(entries[0])] == [4]
+
+
 def test_a_key_that_is_erased_before_the_document_knows_the_rows_is_noted(lake: Lake, service: Service) -> None:
     lake.done(ORDERS)
     cuts = cuts_of(lake, ORDERS)
@@ -386,6 +399,20 @@ def test_changes_that_come_late_are_seen_when_it_is_compared(lake: Lake, service
     lake.done(ORDERS)
     assert [row["v"] for row in in_duckdb(cut.tables[0])] == [99, 3, 4]
     assert compared(cuts, cut) != cut.tables[0].digest
+
+
+def test_a_later_change_of_the_sign_of_zero_is_no_other_row(lake: Lake) -> None:
+    """It opens no version of the history."""
+    service, kind = Service(lake), pa.struct([("x", pa.float64())])
+    service.load(ORDERS, {1: 1}, f=[0.0], n=pa.array([{"x": 0.0}], kind))
+    service.change(ORDERS, [(at(1), "I", 2, 2)], f=[0.5], n=pa.array([None], kind))
+    service.change(ORDERS, [(at(3), "I", 3, 3)], f=[0.5], n=pa.array([None], kind))
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    cut = cuts.make("cut", at(1).isoformat(), reader="duckdb")
+    service.change(ORDERS, [(at(4), "U", 1, 1)], f=[-0.0], n=pa.array([{"x": -0.0}], kind))
+    lake.done(ORDERS)
+    assert compared(cuts, cut) == cut.tables[0].digest
 
 
 def test_a_rebuild_keeps_a_view_equal(lake: Lake, service: Service) -> None:
@@ -420,5 +447,5 @@ def test_statements_name_the_place_in_the_log_and_replace_nothing(
     statements = view_statements(require_view(cut.tables[0]), cut.tables[0].columns)
     assert f"'{2:035d}'" in statements[-1]
     assert statements[-1].startswith("CREATE VIEW")
-    assert not [text for text in statements if "REPLACE" in text]
+    assert not [text for text in statements if "REPLACE" in text or "TABLE IF NOT EXISTS" in text]
     assert ("deleted" in statements[-1]) == (delete == "soft")

@@ -21,7 +21,6 @@ _STRUCT = pa.struct([("x", pa.int32()), ("at", pa.timestamp("us", "UTC"))])
         ({"a": ["", "x"]}, {"a": [None, "x"]}),
         ({"a": ["x"], "b": [None]}, {"a": [None], "b": ["x"]}),
         ({"a": ["1:b1:x"]}, {"a": ["1"], "b": ["x"]}),
-        ({"a": [0.0]}, {"a": [-0.0]}),
         ({"a": [float("nan")]}, {"a": [float("inf")]}),
         ({"a": [["x", None]]}, {"a": [["x"]]}),
         ({"a": ["x", "x"]}, {"a": ["x"]}),
@@ -41,6 +40,14 @@ def test_equal_rows_have_one_digest() -> None:
         "s": pa.array([None, {"at": moment, "x": 1}], wider),
     }  # fmt: skip
     assert rows_digest(pa.table(one)) == rows_digest(pa.table(other))
+
+
+def test_the_sign_of_zero_makes_no_difference() -> None:
+    """To the history, and to SQL, -0.0 is 0.0, so that a version may show the one, and later the other."""
+    kinds = (pa.float64(), pa.float32(), pa.struct([("x", pa.float64())]), pa.list_(pa.float64()))
+    for kind, one, other in zip(kinds, (0.0, 0.0, {"x": 0.0}, [0.0]), (-0.0, -0.0, {"x": -0.0}, [-0.0]), strict=True):
+        digests = {rows_digest(pa.table({"a": pa.array([value, None], kind)})) for value in (one, other)}
+        assert len(digests) == 1, kind
 
 
 def test_the_digest_of_all_rows_is_that_of_their_parts_together() -> None:

@@ -70,15 +70,14 @@ def _note_view(run: TableRun, cut: Cut, entry: CutTable) -> None:
     """Let the document say which rows a view has lost: those that its history has."""
     storage, lake = run.runtime.storage, run.job.roots.lake
     view = require_view(entry)
-    if not entry.digest:
-        if entry.rows is None:
-            change_cut(storage, lake, cut.name, partial(_stale, entry.folder))
+    if entry.rows is None:
+        change_cut(storage, lake, cut.name, partial(_stale, entry.folder))
         return
     context = run.context()
     if view.path != run.layout.history or not context.engine.tables.exists(view.path):
         return
     tables = cast("TablesEngine", context.engine).whole_tables_of(context, view.path)
-    removed = (entry.rows or 0) - shown(tables, ViewRule.of(view, entry.columns)).rows
+    removed = entry.rows - shown(tables, ViewRule.of(view, entry.columns)).rows
     if removed > 0:
         change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
 
