@@ -32,8 +32,8 @@ class FeatureDescriptor(OwnCodes):
         check_tier: problems of a tier.
         remedies: by field, remedy for a value of the wrong type.
         tier: function of a row that uses it and of its tier that gives the tier by which its tables are written.
-        properties: function of a row that gives properties of its Delta tables of the kinds in `reads`; empty where the row
-            does not use the feature.
+        properties: function of a row that gives properties of its Delta tables of the kinds in `reads`; empty where the
+            row does not use the feature.
         reads: tables whose data files its readers use, also files that Delta does not need any more.
         shown_as: format of the metadata that it makes of a row's tables, for readers of another format; empty: none.
         folder: function of the lake, a row and one of its tables that gives the folder of that metadata.
