@@ -7,8 +7,12 @@ from dataclasses import dataclass
 from typing import cast
 
 from airflow_gddl.contract.published import (
+    END,
+    END_GENERATION,
     MARK,
     MARKS,
+    START,
+    START_GENERATION,
     SqlReader,
     ViewName,
     athena_table,
@@ -18,8 +22,6 @@ from airflow_gddl.contract.published import (
 )
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, parse_type
 
-_START, _END = "__start_at", "__end_at"
-_START_GENERATION, _END_GENERATION = "__start_generation", "__end_generation"
 _DELETED, _NEWEST = "_gddl__deleted", "_gddl__newest"
 """Columns inside of a view that shows deleted rows."""
 _GROWING = ("tinyint", "smallint", "int", "bigint", "float", "double", "date")
@@ -112,7 +114,7 @@ def view_query(view: CutView, columns: Mapping[str, str], relation: str) -> str:
     if not view.marks:
         return f"{_select(shown)}\nFROM {relation}\nWHERE {began}\n  AND {valid}"
     keys = ", ".join(quoted(key, reader) for key in view.keys)
-    newest = f"{quoted(_START_GENERATION, reader)} DESC, {quoted(_START, reader)} DESC NULLS LAST"
+    newest = f"{quoted(START_GENERATION, reader)} DESC, {quoted(START, reader)} DESC NULLS LAST"
     inner = [
         *(quoted(name, reader) for name in columns),
         f"NOT coalesce({valid}, false) AS {quoted(_DELETED, reader)}",
@@ -150,7 +152,7 @@ def _column(name: str, kind: str, reader: SqlReader) -> str:
 
 def _began(view: CutView, reader: SqlReader) -> str:
     """Whether a version began before the bound; never null of a row that a history holds."""
-    generation, start, at = quoted(_START_GENERATION, reader), quoted(_START, reader), view.generation
+    generation, start, at = quoted(START_GENERATION, reader), quoted(START, reader), view.generation
     before = f"{start} IS NULL"
     if view.bound is not None:
         before += f" OR {start} {'<=' if view.is_last else '<'} {text_literal(view.bound, reader)}"
@@ -159,7 +161,7 @@ def _began(view: CutView, reader: SqlReader) -> str:
 
 def _is_valid(view: CutView, reader: SqlReader) -> str:
     """Whether a version that began has not ended before the bound."""
-    generation, end, at = quoted(_END_GENERATION, reader), quoted(_END, reader), view.generation
+    generation, end, at = quoted(END_GENERATION, reader), quoted(END, reader), view.generation
     if view.bound is None:
         return f"({generation} IS NULL OR {generation} >= {at})"
     after = f"{end} {'>' if view.is_last else '>='} {text_literal(view.bound, reader)}"

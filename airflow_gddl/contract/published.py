@@ -23,6 +23,9 @@ EVERY = "*"
 """In `published`: every column that is not technical and not named beside it."""
 MARKS = "_gddl"
 MARK = "deleted"
+START, END = "__start_at", "__end_at"
+START_GENERATION, END_GENERATION = "__start_generation", "__end_generation"
+"""Columns of a history: the places in the log between which a version is valid, and their generations."""
 _OURS = frozenset({MARKS, "_rescued_data"})
 
 
