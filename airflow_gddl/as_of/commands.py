@@ -84,6 +84,7 @@ ViewDatabase = Annotated[
 Again = Annotated[
     str, typer.Option("--again", metavar="NAME", help="Make the cut of this name again, and compare the two.")
 ]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cut.")]
 Columns = Annotated[CutSchema, typer.Option("--schema", help="Columns and types of the moment, or those of today.")]
 Wait = Annotated[
     float,
@@ -177,7 +178,7 @@ def _since_compared(table: CutTable, environ: Mapping[str, str]) -> str:
 @app.command()
 def verify(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the cut.")],
+    name: Name,
     *,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
@@ -221,7 +222,7 @@ def _compared(cut: Cut, known: Cut, versions: Mapping[str, int]) -> Cut:
 @app.command()
 def drop(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the cut.")],
+    name: Name,
     *,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,

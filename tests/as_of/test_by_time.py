@@ -95,18 +95,22 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(tmp_path)
 
 
-@pytest.fixture
-def service(lake: Lake) -> Service:
-    """Two accounts and no order; then a transfer and an order, and a later transfer."""
+def filled(lake: Lake, specs: Sequence[TableSpec] = (ACCOUNTS, ORDERS)) -> Service:
+    """Two accounts and no order; then a transfer and an order, and a later transfer; loaded by these rows."""
     service = Service(lake)
     service.load(ACCOUNTS, {1: 100, 2: 100})
     service.load(ORDERS, {0: 0})
     service.change(ACCOUNTS, [(at(1), "U", 1, 90), (at(1), "U", 2, 110), (at(5), "U", 1, 80), (at(5), "U", 2, 120)])
     service.change(ORDERS, [(at(1), "I", 1, 10), (at(6), "I", 2, 10)])
     service.change(ACCOUNTS, [(at(7), "U", 1, 70), (at(7), "U", 2, 130)])
-    for spec in (ACCOUNTS, ORDERS):
+    for spec in specs:
         lake.done(spec)
     return service
+
+
+@pytest.fixture
+def service(lake: Lake) -> Service:
+    return filled(lake)
 
 
 def test_a_cut_has_each_transaction_whole_or_not_at_all(lake: Lake, service: Service) -> None:

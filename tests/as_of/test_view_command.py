@@ -25,7 +25,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut import act
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.catalogs.catalog_port import CatalogError
-from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at
+from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at, filled
 from tests.as_of.test_command import as_of
 from tests.harness.lake import Lake
 
@@ -86,16 +86,9 @@ def catalog(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> FolderCatalog:
 
 @pytest.fixture
 def service(lake: Lake) -> Service:
-    service = Service(lake)
-    service.load(ACCOUNTS, {1: 100, 2: 100})
-    service.load(ORDERS, {0: 0})
-    service.change(ACCOUNTS, [(at(1), "U", 1, 90), (at(1), "U", 2, 110), (at(5), "U", 1, 80), (at(5), "U", 2, 120)])
-    service.change(ORDERS, [(at(1), "I", 1, 10), (at(6), "I", 2, 10)])
-    service.change(ACCOUNTS, [(at(7), "U", 1, 70), (at(7), "U", 2, 130)])
-    for spec in SPECS:
-        lake.done(spec)
+    made = filled(lake, SPECS)
     metadata(lake)
-    return service
+    return made
 
 
 def metadata(lake: Lake, kind: str = "hive", **fields: Any) -> None:
