@@ -33,6 +33,7 @@ from spark_jobs.rules.texts import outside_years
 from spark_jobs.tables import delta_log, row_ids
 from spark_jobs.tables.deletion_vectors import rows_of, written
 from spark_jobs.tables.delta_log import Action, is_on
+from spark_jobs.tables.replayed_log import stated_rows
 from spark_jobs.tables.row_ids import RowIdColumns
 from spark_jobs.tables.snapshots import DataFile
 from spark_jobs.tables.table_definition import WITH_VECTORS, ColumnPath, TableDefinition, indexed_columns
@@ -583,9 +584,9 @@ class FileWriter:
 
     def _rows_in(self, file: DataFile) -> int:
         """Rows of a file, deleted ones among them: by its statistics, else by its footer."""
-        known = json.loads((file.add or {}).get("stats") or "{}").get("numRecords")
+        known = stated_rows(file.add or {})
         if known is not None:
-            return int(known)
+            return known
         with self.storage.open_input(join(self.target.path, file.path)) as stream:
             return int(pq.read_metadata(stream).num_rows)
 

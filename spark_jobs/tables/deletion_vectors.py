@@ -46,7 +46,7 @@ def rows_of(storage: Storage, table: str, vector: Descriptor) -> np.ndarray:
     """
     from pyroaring import BitMap64  # noqa: PLC0415 - a job elsewhere may lack it, and then leaves such tables to Spark
 
-    data = _unframed(framed(storage, table, vector))
+    data = _bitmap(storage, table, vector)
     if _HEAD.unpack_from(data)[0] != _MAGIC:
         raise ValueError(f"a deletion vector of {table} has another form than Roaring's portable one")
     numbers = np.fromiter(BitMap64.deserialize(data[_HEAD.size :]), np.int64)
@@ -61,13 +61,20 @@ def framed(storage: Storage, table: str, vector: Descriptor) -> bytes:
     Raises:
         ValueError: it is damaged.
     """
+    data = _bitmap(storage, table, vector)
+    return _SIZE.pack(len(data)) + data + _CHECKSUM.pack(zlib.crc32(data))
+
+
+def _bitmap(storage: Storage, table: str, vector: Descriptor) -> bytes:
+    """A vector's bitmap alone.
+
+    Raises:
+        ValueError: its checksum is wrong.
+    """
     if vector["storageType"] == "i":
         padded = base64.b85decode(vector["pathOrInlineDv"].encode().translate(bytes.maketrans(_Z85, _B85)))
-        data = padded[: vector["sizeInBytes"]]
-        return _SIZE.pack(len(data)) + data + _CHECKSUM.pack(zlib.crc32(data))
-    content = CONTENTS.read(storage, path_of(table, vector), _place_of(vector))
-    _unframed(content)
-    return content
+        return padded[: vector["sizeInBytes"]]
+    return _unframed(CONTENTS.read(storage, path_of(table, vector), _place_of(vector)))
 
 
 class Contents:

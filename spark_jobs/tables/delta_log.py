@@ -187,9 +187,8 @@ def setting(log: ReplayedLog, done: Action, changed: Mapping[str, str]) -> Seque
     """
     if not is_on(changed, ROW_TRACKING) or RowIdColumns.of(log.properties):
         return with_row_ids(log, [done, *change_feed_protocol(log, changed), metadata(log, changed=changed)])
-    protocol = _with_writer_features(
-        log.protocol, (*row_ids.FEATURES, *([_CDF_FEATURE] if is_on(changed, CDF) else []))
-    )
+    feed = [_CDF_FEATURE] if is_on(changed, CDF) else []
+    protocol = _with_writer_features(log.protocol, [*row_ids.FEATURES, *feed])
     named = metadata(log, changed={**changed, **row_ids.begun_properties(log.properties)})
     begun = replace(log, protocol=protocol, metadata=named["metaData"])
     files = [{"add": {**add, "dataChange": False}} for add in log.files.values()]
@@ -231,12 +230,12 @@ def _with_writer_features(protocol: Mapping[str, Any], names: Sequence[str]) -> 
 def change_feed_protocol(log: ReplayedLog, changed: Mapping[str, str]) -> list[Action]:
     """The protocol action that a change data feed requires; empty if the table meets it."""
     has = log.protocol
-    features, writer = list(has.get("writerFeatures") or ()), has["minWriterVersion"]
-    if not is_on(changed, CDF) or _CDF_FEATURE in features:
+    writer = has["minWriterVersion"]
+    if not is_on(changed, CDF) or _CDF_FEATURE in log.writer_features:
         return []
     if writer < _FEATURES_WRITER:
         return [{"protocol": {**has, "minWriterVersion": _CDF_WRITER}}] if writer < _CDF_WRITER else []
-    return [{"protocol": {**has, "writerFeatures": [*features, _CDF_FEATURE]}}]
+    return [{"protocol": _with_writer_features(has, [_CDF_FEATURE])}]
 
 
 def is_on(properties: Mapping[str, Any], name: str) -> bool:

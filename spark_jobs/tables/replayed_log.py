@@ -35,6 +35,12 @@ _MOST_FILES = 200
 """Of a version that is remembered: a larger one takes as long to store as its log to read."""
 
 
+def stated_rows(add: Add) -> int | None:
+    """Rows of a file, deleted ones among them; None: its statistics do not state them."""
+    rows = json.loads(add.get("stats") or "{}").get("numRecords")
+    return None if rows is None else int(rows)
+
+
 class DamagedLogError(ValueError):
     """A log that can't be replayed."""
 

@@ -22,7 +22,7 @@ from airflow_gddl.contract.features import ROW_TRACKING
 from spark_jobs.plan.table_schema import ROW_ID, ROW_VERSION
 from spark_jobs.rules.arrays import flat
 from spark_jobs.tables.places import DeclinedError
-from spark_jobs.tables.replayed_log import Add, ReplayedLog
+from spark_jobs.tables.replayed_log import Add, ReplayedLog, stated_rows
 
 FEATURES = ("rowTracking", "domainMetadata")
 """What the protocol of a table with row ids names."""
@@ -66,6 +66,7 @@ class RowIdColumns:
 
 
 def is_enabled(properties: Mapping[str, Any]) -> bool:
+    """Whether Delta keeps row ids: by the property as Delta spells it, whatever spelling a metadata row has."""
     return str(properties.get(ROW_TRACKING) or "").lower() == "true"
 
 
@@ -134,23 +135,23 @@ def assigned(
             stated = {name: known[name] for name in _OF_FILE if known.get(name) is not None}
             if kind == "add" and not stated:
                 stated = {"baseRowId": following, "defaultRowCommitVersion": log.version + 1}
-                following += _rows_of(content)
+                following += _require_rows(content)
             made.append({kind: {**content, **stated}})
         else:
             made.append(action)
     return [*made, _highest_action(following - 1)] if following > first else made
 
 
-def _rows_of(add: Add) -> int:
+def _require_rows(add: Add) -> int:
     """Rows of a new file.
 
     Raises:
         DeclinedError: the log does not state it; Delta on Spark counts the rows.
     """
-    rows = json.loads(add.get("stats") or "{}").get("numRecords")
+    rows = stated_rows(add)
     if rows is None:
         raise DeclinedError(f"its log has no row count of {add['path']}")
-    return int(rows)
+    return rows
 
 
 def highest(log: ReplayedLog) -> int:

@@ -224,8 +224,9 @@ def find_stored(
 ) -> KeyMatches:  # fmt: skip
     """`find` for rows whose files stay: of each file the key columns are read, and `columns` of the rows found."""
     files = _files_with(snapshot, keys, names)
-    wanted = snapshot.whole_rows.names if columns is None else dict.fromkeys((*names, *columns))
-    schema = pa.schema([snapshot.whole_rows.field(name) for name in wanted])
+    schema = snapshot.whole_rows
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in dict.fromkeys((*names, *columns))])
     work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)
     return search(tables, work, files, reads_little=columns is not None)
 

@@ -24,7 +24,7 @@ from spark_jobs.features.iceberg.manifests import ADDED, DATA, DELETES, EXISTING
 from spark_jobs.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_columns, require_plain
 from spark_jobs.rules.arrays import schema_of
 from spark_jobs.tables.iceberg_metadata import DELTA_TABLE, DELTA_VERSION, StoreIO, VersionedCatalog, parsed
-from spark_jobs.tables.replayed_log import ReplayedLog
+from spark_jobs.tables.replayed_log import ReplayedLog, stated_rows
 from spark_jobs.tables.row_ids import RowIdColumns, highest
 from spark_jobs.tables.snapshots import VECTORS, TableSnapshot
 
@@ -104,7 +104,7 @@ class NextVersion:
         files = []
         for file in snapshot.files:
             add = file.add or {}
-            rows = json.loads(add.get("stats") or "{}").get("numRecords")
+            rows = stated_rows(add)
             if rows is None:
                 raise self._refused(f"the Delta log has no row count, e.g. of {file.path}", ROWS_REMEDY)
             if add.get("baseRowId") is None or add.get("defaultRowCommitVersion") is None:
