@@ -86,8 +86,10 @@ class Broker:
         if not settings.exists():
             self.root.mkdir(parents=True, exist_ok=True)
             settings.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
-            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            self._java("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)).check_returncode()
+            identity = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            cluster = f"--cluster-id={identity}"  # one of 64 begins with `-`, which is an option as a word of its own
+            formatted = self._java("kafka.tools.StorageTool", "format", cluster, "--config", str(settings))
+            formatted.check_returncode()
         command = java_command(f"{fetched('kafka_2.13', KAFKA)}/*", "kafka.Kafka", str(settings))
         self._process = started(command, self.root / "server.log")
         wait_for_port(self._process, self.address, self.root / "server.log")
