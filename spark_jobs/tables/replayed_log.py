@@ -35,6 +35,11 @@ _MOST_FILES = 200
 """Of a version that is remembered: a larger one takes as long to store as its log to read."""
 
 
+def is_elsewhere(path: str) -> bool:
+    """Whether a data file, by its path in the log, is outside of the table's folder."""
+    return path.startswith("/") or _SCHEME.match(path) is not None
+
+
 def stated_rows(add: Add) -> int | None:
     """Rows of a file, deleted ones among them; None: its statistics do not state them."""
     rows = json.loads(add.get("stats") or "{}").get("numRecords")
@@ -95,7 +100,7 @@ class ReplayedLog:
     @property
     def has_files_elsewhere(self) -> bool:
         """Whether a data file is outside of the table's folder, as those of a shallow clone are."""
-        return any(_SCHEME.match(add["path"]) or add["path"].startswith("/") for add in self.files.values())
+        return any(is_elsewhere(add["path"]) for add in self.files.values())
 
     def after(self, commit: bytes) -> ReplayedLog:
         """The version of the next commit: its removals, then what it adds (a new vector of a file has both).

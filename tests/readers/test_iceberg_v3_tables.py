@@ -94,6 +94,9 @@ def test_versions_between_two_publications_are_as_if_expired(tmp_path: Path) -> 
         for _ in range(draw.randint(1, 3)):
             if draw.random() < 0.2:
                 spark.sql(f"OPTIMIZE delta.`{path}`")
+            if draw.random() < 0.3:
+                at = DeltaTable(path).version() - draw.randint(1, 3)
+                spark.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {max(1, at)}")
             held = draw.sample(range(60), 6)
             rows = [(key, f"{key} of {number}", "D" if n < 2 else "U") for n, key in enumerate(held)]
             spark.createDataFrame(rows, "id long, name string, op string").createOrReplaceTempView("changes")
@@ -131,6 +134,26 @@ def test_a_table_of_version_2_becomes_one_of_version_3_with_its_next_batch(tmp_p
     table.spec = replace(table.spec, iceberg=True)
     assert table.run().warnings == ()
     assert table.versions().written() == (DeltaTable(table.layout.replica).version(), 2)
+    found = StaticTable.from_metadata(table.iceberg()).scan().to_arrow()
+    assert sorted(found["id"].to_pylist()) == sorted(table.live)
+
+
+@pytest.mark.deep_on_many
+@pytest.mark.parametrize("version", [True, 3])
+def test_a_shallow_clone_is_refused_until_a_rebuild(tmp_path: Path, port: LocalPort, version: bool | int) -> None:
+    """Its files are in the folder of another table, whose maintenance removes them."""
+    table = TrackedTable(tmp_path, port, replace(SPEC, history=False, iceberg=version))
+    table.load()
+    table.batch()
+    spark, path, origin = port.spark.for_table(), table.layout.replica, tmp_path / "origin"
+    Path(path).rename(origin)
+    spark.sql(f"CREATE TABLE delta.`{path}` SHALLOW CLONE delta.`{origin}`")
+    behind = [warning.message for warning in table.run().warnings if warning.code == "ICEBERG_BEHIND"]
+    assert len(behind) == 1
+    assert "files outside of its folder" in behind[0]
+    result = table.step("rebuild")
+    assert "ICEBERG_BEHIND" not in {warning.code for warning in result.warnings}
+    assert table.versions().written() == (DeltaTable(path).version(), 2 if version is True else 3)
     found = StaticTable.from_metadata(table.iceberg()).scan().to_arrow()
     assert sorted(found["id"].to_pylist()) == sorted(table.live)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features.iceberg import REFUSED_CODE
 from airflow_gddl.contract.layout import join
+from spark_jobs.tables.replayed_log import is_elsewhere
 
 if TYPE_CHECKING:
     from deltalake import Schema
@@ -49,6 +50,13 @@ def arrow_columns(schema: Schema) -> pa.Schema:
 
 
 def absolute(source: str, path: str) -> str:
-    """Path of a data file, from the one that a Delta log has."""
-    path = unquote(path)
-    return path if "://" in path or path.startswith("/") else join(source, path)
+    """Path of a data file, from the one that a Delta log has.
+
+    Raises:
+        FatalError: `ICEBERG_REFUSED`: it is outside of the table's folder.
+    """
+    if is_elsewhere(path):
+        what = f"the Delta table has files outside of its folder, as a shallow clone has, e.g. {unquote(path)}"
+        remedy = "gddl rebuild, which writes them into its folder; or set iceberg: false"
+        raise FatalError(REFUSED_CODE, what, where=source, remedy=remedy)
+    return join(source, unquote(path))
