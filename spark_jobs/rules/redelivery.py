@@ -78,7 +78,8 @@ def _first_deliveries(
     nth = _number_in_delivery(same[:count], delivery[:count], position.slice(0, count), doubled[:count])
     nth += np.where(replayed[:count], _stored_in_delivery(same, delivery, count), 0)
     known = np.bincount(same[count:], minlength=rows.num_rows)[same[:count]]
-    at = sorted_rows([pa.array(same[:count]), pa.array(nth), position.slice(0, count)])
+    came = _arrival(gddl, replayed, schema, count)
+    at = sorted_rows([pa.array(same[:count]), pa.array(nth), *came])
     first = np.zeros(count, dtype=bool)
     first[at] = changes(same[at]) | changes(nth[at])
     kept: np.ndarray = (first & (nth >= known) & ~doubled[:count]) | _resynced(gddl["source_file"].slice(0, count))
@@ -92,6 +93,19 @@ def _first_deliveries(
     for row in _returning(_Lists(group, same, delivery, gddl, schema), kept, loads):
         kept[row] = True
     return kept & ~loaded, nth
+
+
+def _arrival(gddl: dict[str, pa.Array], replayed: np.ndarray, schema: TableSchema, count: int) -> list[pa.Array]:
+    """What orders the first `count` rows as they came; of replayed ones no position says which file came first.
+
+    Args:
+        gddl: with batches and positions by `readings`.
+    """
+    position = gddl["position"].slice(0, count)
+    if not replayed[:count].any():
+        return [position]
+    places = file_places(gddl["source_file"].slice(0, count), schema)
+    return [gddl["batch_id"].slice(0, count), pa.array(places), position]
 
 
 def _deliveries(

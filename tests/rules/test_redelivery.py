@@ -239,3 +239,15 @@ def test_ties_between_unordered_files_are_reported() -> None:
     (warning,) = warned(tied, schema)
     assert (warning.code, warning.count, warning.sample) == ("SEQUENCE_TIE", 2, ('{"id":1}',))
     assert warned(in_file(replace(A, file=UNKNOWN), replace(B, file=UNKNOWN)), schema) == ()
+
+
+def test_of_equal_replayed_changes_that_of_the_first_batch_and_file_is_kept() -> None:
+    """Their positions say the row in their file, and not which file came first."""
+
+    def aside(file: str, batch: int, row: int) -> Change:
+        place = replayed_position(f"{batch:012d}", row)
+        return replace(A, file=file, position=place, batch="000000000009")
+
+    first, later = aside(FILES[0], 3, 7), aside(FILES[1], 3, 0)
+    assert positions([later, first]) == [(FILES[0], first.position)]
+    assert positions([aside(FILES[0], 4, 0), later]) == [(FILES[1], later.position)]
