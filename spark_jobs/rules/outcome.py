@@ -247,8 +247,8 @@ class _Meeting:
         if self.refolded or not refolds(self.schema):
             return np.zeros(len(self.op), dtype=bool)
         forced = _flags(self.net, HAS_FORCED)
-        mask: np.ndarray = (forced | self._overtaken if self.schema.partial else forced) & ~self._vanished
-        return mask
+        mask: np.ndarray = forced | self._overtaken if self.schema.partial else forced
+        return mask if self.soft else mask & ~self._vanished
 
     def actions(self) -> pa.Array:
         matched, deleted, newer = self.matched, self.deleted, self.newer
@@ -525,7 +525,8 @@ def refolded(happened: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Tabl
     Args:
         happened: `order.events` of all generations; may hold other keys' too.
     """
-    net = newest_state(happened, schema, schema.swept)
+    swept = 0 if schema.spec.delete == "soft" else schema.swept  # else no row is left of an older generation
+    net = newest_state(happened, schema, swept)
     mine, wanted = table_codes((net, keys), schema.keys)
     return net.filter(pa.array(np.isin(mine, wanted)))
 

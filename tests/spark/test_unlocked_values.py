@@ -164,3 +164,40 @@ def test_values_of_all_sources_are_loaded(unlocking: str, engine: LocalPort, tmp
     rows = {(r["_source"], r["id"], r["n"]) for r in engine.read(lake.layout(spec).replica)}
     own = {(shard, key, n) for shard in ("eu", "us") for key, n in ((1, "5"), (2, f"{shard}-2"))}
     assert rows == own | {("uk", 2, "uk-2"), (unlocking, 3, "A-3")}
+
+
+LISTED = ("Op", "seq", "id", "n", "v", "carried")
+LISTED_TYPES = {"Op": "string", "seq": "int64", "id": "int64", "n": "string", "v": "string", "carried": "string"}
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_replayed_change_is_part_of_the_marked_row_of_a_swept_load(
+    engine: LocalPort, tmp_path: Path, forced: bool
+) -> None:
+    """A marked row is what all changes of its load make of it, in whichever order they were readable."""
+    spec = TableSpec(
+        table="s.t", keys=("id",), sequence_by=("seq",), delete="soft", sweep_after="0s", sweep_limit=1.0,
+        columns_to_update="carried", force_update="forced" if forced else None,
+    )  # fmt: skip
+    lake = Lake(tmp_path, port=engine)
+    columns, types = (LISTED, LISTED_TYPES) if not forced else ((*LISTED, "forced"), {**LISTED_TYPES, "forced": "bool"})
+
+    def land(name: str, *rows: Mapping[str, Value]) -> None:
+        is_load = name.startswith("LOAD")
+        kinds = NUMBERS | {"v": "string"} if is_load else types
+        named = ("id", "n", "v") if is_load else columns
+        lake.land(spec, Run((file_of(name, load=is_load, rows=list(rows), columns=named),)), kinds)
+
+    def change(seq: int, **values: Value) -> Mapping[str, Value]:
+        return {name: None for name in columns} | {"Op": "U", "seq": seq, "id": 1, "forced": seq == 1} | values
+
+    land("LOAD00000001.parquet", {"id": 1, "n": 5, "v": "load"}, {"id": 2, "n": 6, "v": "load"})
+    lake.done(spec)
+    land("20240101-000000001.parquet", change(1, n="few", v="first", carried="n,v"), change(2, v="second", carried="v"))
+    lake.done(spec)
+    land("LOAD00000001.parquet", {"id": 2, "n": 6, "v": "load"})
+    lake.done(spec)
+    land("20240101-000000002.parquet", change(3, id=2, n="many", carried="n"))
+    lake.done(as_text(spec, rebuilt=False))
+    rows = {row["id"]: (row["n"], row["v"], row["_gddl"]["deleted"]) for row in read(lake.layout(spec).replica)}
+    assert rows == {1: ("few", "first" if forced else "second", True), 2: ("many", "load", False)}
