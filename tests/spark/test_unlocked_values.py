@@ -189,7 +189,7 @@ def test_a_replayed_change_is_part_of_the_marked_row_of_a_swept_load(
         lake.land(spec, Run((file_of(name, load=is_load, rows=list(rows), columns=named),)), kinds)
 
     def change(seq: int, **values: Value) -> Mapping[str, Value]:
-        return {name: None for name in columns} | {"Op": "U", "seq": seq, "id": 1, "forced": seq == 1} | values
+        return dict.fromkeys(columns) | {"Op": "U", "seq": seq, "id": 1, "forced": seq == 1} | values
 
     land("LOAD00000001.parquet", {"id": 1, "n": 5, "v": "load"}, {"id": 2, "n": 6, "v": "load"})
     lake.done(spec)
