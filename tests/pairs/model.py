@@ -24,6 +24,7 @@ class Model:
     """Attributes:
     rows: by id as the table has them before columns are left out; without keys in `logged`.
     states: by id what it had in order: the change, and the row after it or null.
+    is_begun_wide: the first file that the table has has a type of `q` that all values fit.
     """
 
     source: Source
@@ -31,6 +32,7 @@ class Model:
     logged: list[tuple[Change, Row]] = field(default_factory=list)
     states: dict[str, list[tuple[Change, Row | None]]] = field(default_factory=dict)
     quarantined: int = 0
+    is_begun_wide: bool = False
 
     @classmethod
     def of(cls, source: Source) -> Model:
@@ -163,7 +165,7 @@ class Model:
         found = dict.fromkeys((*COLUMNS, *(["w"] if self.source.widens else []))) | row
         if self.source.retyped == "text" and found["q"] is not None:
             found["q"] = str(found["q"])
-        elif not fits(found["q"]) and self.spec.schema_evolution.type_change == "rescue":
+        elif not fits(found["q"]) and self.spec.schema_evolution.type_change == "rescue" and not self.is_begun_wide:
             found["q"] = None
         for name, value in self.spec.derive.items():
             assert value == "n > 2 or v = 'x'", value

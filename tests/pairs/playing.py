@@ -16,7 +16,7 @@ from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.pairs.model import Lines, Model, line_of
 from tests.pairs.options import Assignment, row_of, value
-from tests.pairs.source import FILES, Change, Source, file_name, landed
+from tests.pairs.source import FILES, Change, Source, file_name, fits, landed
 
 
 class KilledError(BaseException):
@@ -166,6 +166,7 @@ def expected(given: Assignment, *, reloads: bool = False, seed: int = 1) -> Mode
     model = Model.of(source)
     if value(given, "reloaded"):
         model.reloaded()
+        model.is_begun_wide = reloads and any(not fits(row["q"]) for row in source.rows.values())
     return model
 
 
