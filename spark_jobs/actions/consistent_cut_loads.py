@@ -24,6 +24,7 @@ from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
+from spark_jobs.ledger.cut_changes import last_cut
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import LoadNote, TableState
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE
@@ -125,11 +126,15 @@ class KnownTable:
         given_up = [self.before(path) for path in self.ledger.given_up("change", generation)]
         complete = min([newest, *given_up, *([] if self.lowest is None else [self.lowest])])
         if complete <= max(load.least, load.above):
-            raise _UnknownError("no change behind its end proves that all before it has come")
+            raise _UnknownError(f"no change behind its end proves that all before it has come{self._removed()}")
         return EarlierLoad(
             generation=generation, least=load.least, complete=complete, above=load.above, loaded_at=load.loaded_at,
             number=load.number,
         )  # fmt: skip
+
+    def _removed(self) -> str:
+        cut = last_cut(self.run.runtime.storage, self.run.layout.state)
+        return "" if cut is None else "; changes_retention has removed some"
 
     def _noted(self, note: LoadNote) -> EarlierLoad:
         if self.kind == "time":
