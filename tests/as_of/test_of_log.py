@@ -234,7 +234,7 @@ def test_cuts_of_tables_that_were_loaded_again_equal_the_source_at_their_commits
         spec = chance.choice(TABLES)
         if number % 2:
             execute(source, f"ALTER TABLE {spec.table} ADD c{number} int DEFAULT {number}")
-            transfer(1)
+            transfer(3)
             assert result_of(lake, source, f"altered {number}", spec).error is not None
         again(lake, source, f"load {number}", spec, LOAD_AGAIN)
     transfer(1)
