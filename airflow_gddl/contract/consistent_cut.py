@@ -116,7 +116,7 @@ class CutFacts:
 
     @property
     def loads(self) -> tuple[CutFacts, ...]:
-        """The same by each full load that is known, newest first."""
+        """Facts by each full load that is known, newest first."""
         nexts = (self.least, *(one.least for one in self.earlier))
         return (self, *(self._by(load, again) for load, again in zip(self.earlier, nexts, strict=False)))
 
@@ -475,7 +475,7 @@ def _require_complete(asked: AskedMoment, facts: Sequence[CutFacts], holds: Call
 
 
 def _between(one: CutFacts) -> str:
-    """Of a moment between two full loads: which moments are known."""
+    """Which moments are known, where the one that is asked for is between two full loads."""
     return (
         f"it was loaded again after the moment: known from {_shown(one, one.least)} until {_shown(one, one.complete)}, "
         f"by generation {one.generation}, and again from {_shown(one, one.again)} on{_unknown(one)}"
