@@ -260,6 +260,34 @@ def test_cuts_of_tables_that_were_loaded_again_equal_the_source_at_their_commits
     assert [one.digest for one in repeated.tables] == [one.digest for one in kept.tables]
 
 
+def test_a_log_that_was_opened_anew_has_cuts_of_the_time_before_by_times(source: sa.Engine, tmp_path: Path) -> None:
+    """What was committed between the two logs is in none of them; a position is one of the newer."""
+    lake, bank, times = Lake(tmp_path), Bank(source, random.Random(17)), list[str]()  # noqa: S311 - by its seed
+    run_all(lake, source, "first")
+    for number in range(9):
+        if number == 3:
+            run_all(lake, source, number)
+            end(source)
+        if number == 5:
+            for spec in TABLES:
+                again(lake, source, f"load {spec.table}", spec, LOAD_AGAIN)
+        bank.transfer()
+        times.append(now(source))
+    run_all(lake, source, "last")
+    cuts, shown = cuts_of(lake, source), dict[int, int]()
+    for number, (time, (at, expected)) in enumerate(zip(times, bank.known, strict=True)):
+        try:
+            cut = cuts.make(f"cut_{number}", time)
+        except FatalError:
+            continue
+        shown[number] = cut.tables[0].generation
+        for table in ("accounts", "moves"):
+            assert cuts.rows(cut, f"s.{table}") == sorted(expected[table], key=str), number
+        if cut.tables[0].generation == 1:
+            assert refused(cuts, at)[0] == "CUT_BEFORE_LOAD"
+    assert shown == {0: 1, 1: 1, 5: 2, 6: 2, 7: 2}
+
+
 def test_a_time_is_answered_by_the_first_transaction_behind_it(source: sa.Engine, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     bank, times = Bank(source, random.Random(5)), []  # noqa: S311 - repeatable by its seed
