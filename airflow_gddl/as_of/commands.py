@@ -29,6 +29,7 @@ from airflow_gddl.contract.consistent_cut import (
     change_cut,
     chosen,
     cut_path,
+    of_moment,
     read_cut,
     require_name,
     require_view,
@@ -371,7 +372,7 @@ class _Making:
         self._require_free()
         planned = {} if views is None else views.of(self.name, specs, self.loaded)
         looked = self.of.run(specs, ConsistentCut(at=at))
-        facts = [codec.decode(CutFacts, job.answer(one)["facts"]) for one in looked]
+        facts = of_moment(asked, [codec.decode(CutFacts, job.answer(one)["facts"]) for one in looked])
         moment = chosen(asked, facts)
         tables = tuple(CutTable.of(self.name, one, planned.get(one.table)) for one in facts)
         cut = Cut(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
@@ -31,6 +31,8 @@ VIEWS_CODE, SAME_CODE = "CUT_VIEWS_UNSUPPORTED", "CUT_NOT_SAME"
 _LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
+_BEFORE_ALL = ""
+"""A moment before every place."""
 _FIRST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
 """Nothing is computed with earlier times, in no zone."""
 
@@ -44,12 +46,26 @@ class FoundPlaces:
         before: of a place in the log: the last place of a commit up to it that the changes name; None: none.
         own: of transactions right behind `before`, the greatest place of a change; None: there is none.
         behind: the first place of a commit after it that the changes name; None: none.
+        reached: of a time: the greatest place of a change that was committed by then; None: none was.
     """
 
     after: str | None = None
     before: str | None = None
     own: str | None = None
     behind: str | None = None
+    reached: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierLoad:
+    """A full load before the newest one, with what is proven of the changes after it; see `CutFacts`."""
+
+    generation: int
+    least: str
+    complete: str
+    above: str = ""
+    loaded_at: str = ""
+    number: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +73,7 @@ class CutFacts:
     """What is known of one table before a moment is chosen; see the module for places and bounds.
 
     Attributes:
-        generation: the current one, whose full load the cut begins with.
+        generation: whose full load the cut begins with; as the job says it, the current one.
         batch, version: the last batch, and the version of the change table.
         complete: bound up to which every change of the table is known to have come.
         until: the moment that `complete` stands for: no transaction that is not before `complete` was committed by it.
@@ -65,11 +81,15 @@ class CutFacts:
         lacking: why not further; empty: `whole`.
         least: moment by which the full load had read its last row; the cut can't be earlier.
         above: the rows of a snapshot have this place, so that the bound is greater; empty: rows of a load have none.
+        loaded_at: by then the full load had read its last row, ISO 8601 UTC; empty: only `least` tells. Of a log alone.
         newest: newest commit time of the table, ISO 8601 UTC; None: none.
         known_at: all that was committed by then was read, ISO 8601 UTC; None: that is not known.
         number: of the log; see `LogEnd.number`.
         connector: of Debezium, by whose events the places are known; empty: jobs read the log, or there is none.
         keys: see `key_forms`.
+        earlier: full loads before that are known, newest first.
+        unknown: of which ones nothing is known, and why; empty: of none.
+        again: `least` of the next full load that is known; empty: this is the newest.
     """
 
     table: str
@@ -89,6 +109,23 @@ class CutFacts:
     connector: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)
     found: FoundPlaces = field(default_factory=FoundPlaces)
+    loaded_at: str = ""
+    earlier: tuple[EarlierLoad, ...] = ()
+    unknown: str = ""
+    again: str = ""
+
+    @property
+    def loads(self) -> tuple[CutFacts, ...]:
+        """Facts by each full load that is known, newest first."""
+        nexts = (self.least, *(one.least for one in self.earlier))
+        return (self, *(self._by(load, again) for load, again in zip(self.earlier, nexts, strict=False)))
+
+    def _by(self, load: EarlierLoad, again: str) -> CutFacts:
+        return replace(
+            self, generation=load.generation, least=load.least, above=load.above, loaded_at=load.loaded_at,
+            number=load.number, complete=load.complete, until=load.complete, whole=False, lacking="", newest=None,
+            known_at=None, earlier=(), again=again,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,8 +304,49 @@ def asked_moment(text: str) -> AskedMoment:
     return AskedMoment(text=text, time=time)
 
 
+def of_moment(asked: AskedMoment, facts: Sequence[CutFacts]) -> tuple[CutFacts, ...]:
+    """The facts by the full load of each table that the moment comes after, the newest that had read its last row by
+    then; without one, by the oldest that is known. The latest moment comes after the newest."""
+    if asked.time is None and asked.position is None:
+        return tuple(facts)
+    reached = _reached(facts)
+    return tuple(_of_moment(asked, one, reached) for one in facts)
+
+
+def _of_moment(asked: AskedMoment, facts: CutFacts, reached: str) -> CutFacts:
+    loads = facts.loads
+    if asked.position is not None:  # it is one of the newest log
+        loads = tuple(one for one in loads if one.number == facts.number)
+    return next((one for one in loads if _is_after_load(asked, one, reached)), loads[-1])
+
+
+def _reached(facts: Iterable[CutFacts]) -> str:
+    """Where the log was at the time that is asked for, or behind: the last place of a change that was committed by
+    then."""
+    return max((one.found.reached for one in facts if one.found.reached is not None), default="")
+
+
+def _is_after_load(asked: AskedMoment, one: CutFacts, reached: str) -> bool:
+    """Whether the moment is not earlier than the end of the full load.
+
+    What was committed before a load, of which no log tells, is in its rows: the first transaction after a time is not
+    enough to know that the time is not earlier.
+    """
+    if asked.position is not None:
+        return one.kind == "time" or one.least <= place_in(one.number, asked.position)
+    if asked.time is None:
+        return True
+    if one.kind == "time":
+        return one.least <= time_place(asked.time)
+    is_by_clock = bool(one.loaded_at) and asked.time >= datetime.fromisoformat(one.loaded_at)
+    return is_by_clock or one.least <= reached
+
+
 def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     """The moment that is asked for, once it is sure that each table can be shown as of it.
+
+    Args:
+        facts: see `of_moment`.
 
     Raises:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_MOMENT_AMBIGUOUS`, `CUT_BEFORE_LOAD`, with the
@@ -279,9 +357,9 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         shown = "; ".join(f"{one.table}: {_order_of(one)}" for one in facts)
         remedy = "make a cut of the tables of each kind, by --table"
         raise FatalError(UNKNOWN_CODE, f"the tables order transactions by different things: {shown}", remedy=remedy)
-    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bool(one.complete), one))
+    _require_complete(asked, facts, lambda one: bool(one.complete))
     moment = _by_kind[kinds[0][0]](asked, facts)
-    _require_loaded(moment, facts)
+    _require_loaded(asked, moment, facts)
     return moment
 
 
@@ -301,9 +379,9 @@ def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     later = [one.found.after for one in facts if one.found.after is not None]
     if later:
         bound = min(later)
-        _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bound <= one.complete, one))
+        _require_complete(asked, facts, lambda one: bound <= one.complete)
         return Moment(kind="log", bound=bound, until=bound)
-    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(one.whole, one))
+    _require_complete(asked, facts, lambda one: one.whole)
     known = _known_by(facts)
     if known is None or asked.time > known:
         until = "no time" if known is None else known.isoformat()
@@ -344,7 +422,7 @@ def _at_position(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         what = f"the log of {', '.join(others)} was reset since the full load: {asked.text} may be in either log"
         raise FatalError(AMBIGUOUS_CODE, what, remedy="take a time, or latest")
     _refuse(LOAD_CODE, asked, facts, lambda one: _if_unloaded(one, until))
-    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(until <= one.until, one))
+    _require_complete(asked, facts, lambda one: until <= one.until)
     commits = [one.found.before for one in facts if one.found.before is not None]
     commits += [one.complete for one in facts if one.complete <= until]
     bound = max(commits, default="")
@@ -378,16 +456,37 @@ def _by_time(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         bound = min(one.complete for one in facts)
     else:
         bound = time_place(asked.time + _MICROSECOND)
-        _refuse(INCOMPLETE_CODE, asked, facts, lambda one: _unless(bound <= one.complete, one))
+        _require_complete(asked, facts, lambda one: bound <= one.complete)
     return Moment(kind="time", bound=bound, until=time_place(datetime.fromisoformat(bound) - _MICROSECOND))
 
 
 _by_kind: Mapping[CutKind, Callable[[AskedMoment, Sequence[CutFacts]], Moment]] = {"log": _in_log, "time": _by_time}
 
 
-def _unless(holds: bool, one: CutFacts) -> str:
-    if holds:
-        return ""
+def _require_complete(asked: AskedMoment, facts: Sequence[CutFacts], holds: Callable[[CutFacts], bool]) -> None:
+    """Refuse the cut for tables that are not known to be complete until the moment.
+
+    Raises:
+        FatalError: `CUT_BEFORE_LOAD`: a table was loaded again behind the moment; `CUT_NOT_COMPLETE`.
+    """
+    remedy = "take a moment of those that are known"
+    _refuse(LOAD_CODE, asked, facts, lambda one: _between(one) if one.again and not holds(one) else "", remedy)
+    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: "" if holds(one) else _incomplete(one))
+
+
+def _between(one: CutFacts) -> str:
+    """Which moments are known, where the one that is asked for is between two full loads."""
+    return (
+        f"it was loaded again after the moment: known from {_shown(one, one.least)} until {_shown(one, one.complete)}, "
+        f"by generation {one.generation}, and again from {_shown(one, one.again)} on{_unknown(one)}"
+    )
+
+
+def _unknown(one: CutFacts) -> str:
+    return f"; of other full loads nothing is known ({one.unknown})" if one.unknown else ""
+
+
+def _incomplete(one: CutFacts) -> str:
     shown = f"complete until {_shown(one, one.until)}" if one.until else "not known to be complete until any moment"
     return shown + (f": {one.lacking}" if one.lacking else "")
 
@@ -396,16 +495,22 @@ def _shown(one: CutFacts, place: str) -> str:
     return lsn_of(place) if one.kind == "log" else place
 
 
-def _require_loaded(moment: Moment, facts: Sequence[CutFacts]) -> None:
-    asked = AskedMoment(text=moment.shown)
-    _refuse(LOAD_CODE, asked, facts, lambda one: _if_unloaded(one, moment.until if one.above < moment.bound else ""))
+def _require_loaded(asked: AskedMoment, moment: Moment, facts: Sequence[CutFacts]) -> None:
+    reached, shown = _reached(facts), AskedMoment(text=moment.shown if asked.time is None else asked.text)
+
+    def until(one: CutFacts) -> str:
+        return moment.until if one.above < moment.bound and _is_after_load(asked, one, reached) else _BEFORE_ALL
+
+    _refuse(LOAD_CODE, shown, facts, lambda one: _if_unloaded(one, until(one)))
 
 
 def _if_unloaded(one: CutFacts, until: str) -> str:
     if one.least <= until:
         return ""
+    by = f", by {one.loaded_at} at the latest" if one.loaded_at else ""
     return (
-        f"its full load was read until {_shown(one, one.least)}, so that nothing earlier than that is known of its rows"
+        f"its full load was read until {_shown(one, one.least)}{by}, so that nothing earlier than that is known of its "
+        f"rows{_unknown(one)}"
     )
 
 

@@ -110,7 +110,7 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     tables = tables_of(context, run.layout.changes)
     rule = CutRule(
         schema=as_of(schema, cut.moment, entry.generation), kind=cut.moment.kind, bound=cut.moment.bound,
-        generation=entry.generation, least=entry.least,
+        generation=entry.generation, least=entry.least, is_newest=entry.generation >= state.generation,
     )  # fmt: skip
     version = tables.existing(run.layout.changes).log.version
     if not cut.again:  # else the digests say whether anything is otherwise
@@ -208,7 +208,8 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
             remedy = "take a later moment, or leave the table out, by --table"
             raise FatalError(code, f"{run.spec.table}: {count} changes {why}", where=run.layout.changes, remedy=remedy)
     cut = last_cut(run.runtime.storage, run.layout.state)
-    if cut is not None and included.oldest_excluded is not None and included.oldest_excluded <= cut.at:
+    oldest = included.oldest_excluded or (None if included.rule.is_newest else "")  # a later load may have no row
+    if cut is not None and oldest is not None and oldest <= cut.at:
         what = (
             f"{run.spec.table}: changes_retention has removed changes ({cut.at}) that were superseded after the moment"
         )

@@ -24,6 +24,7 @@ from airflow_gddl.contract.consistent_cut import (
     AskedMoment,
     CutFacts,
     CutKind,
+    EarlierLoad,
     FoundPlaces,
     asked_moment,
     key_forms,
@@ -33,9 +34,9 @@ from airflow_gddl.contract.consistent_cut import (
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
+from spark_jobs.actions.consistent_cut_loads import KnownTable, by_any_clock, place_of_snapshot
 from spark_jobs.actions.consistent_cut_rows import VOID
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, has_all_changes, require_replica
@@ -43,13 +44,14 @@ from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.ledger.load_progress import number_of_log
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import FileEntry, TableState
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, place_in_log
 from spark_jobs.plan.source_snapshots import is_alone, is_whole, text_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.order import ARCHIVED, gddl_fields
-from spark_jobs.sources import LogEnd, number_of_log, reader_of
+from spark_jobs.sources import LogEnd, reader_of
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.tables.table_rows import Source, by_file, without_places
 
@@ -171,6 +173,23 @@ class _End:
     known_at: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Gaps:
+    """What the tables lack.
+
+    Attributes:
+        listed_at: when the landing folder was listed; what lands meanwhile is not known.
+        floors: bounds before which nothing of it can be, each with the reason.
+    """
+
+    listed_at: datetime
+    floors: tuple[tuple[str, str], ...]
+
+    @property
+    def lowest(self) -> str | None:
+        return min((floor for floor, _ in self.floors), default=None)
+
+
 @dataclass(frozen=True)
 class _Known:
     """What ledger, quarantine, landing folder and log say of a table, under its claim."""
@@ -189,15 +208,24 @@ class _Known:
         run, state = self.run, self.state
         log = reader_of(run.spec).log_end(run) if self.kind == "log" else None
         connector = self._connector() if self.kind == "log" and log is None else ""
-        least, above, number = self._load()
-        end = self._end(log, connector)
+        load = self._load()
+        listed_at = run.runtime.clock()
+        gaps = _Gaps(listed_at=listed_at, floors=tuple((self._before(path), why) for path, why in self._gaps()))
+        end = self._end(log, connector, gaps)
+        earlier, unknown = self._earlier(gaps)
         version = self.context.engine.tables.version(run.layout.changes)
         return CutFacts(
             table=run.spec.table, kind=self.kind, generation=state.generation, batch=state.batch, version=version or 0,
-            complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=least, above=above,
-            newest=state.max_commit_ts, known_at=end.known_at, number=number,
-            connector=connector, keys=key_forms(run.spec),
+            complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=load.least,
+            above=load.above, loaded_at=load.loaded_at, newest=state.max_commit_ts, known_at=end.known_at,
+            number=load.number, connector=connector, keys=key_forms(run.spec), earlier=earlier, unknown=unknown,
         )  # fmt: skip
+
+    def _earlier(self, gaps: _Gaps) -> tuple[tuple[EarlierLoad, ...], str]:
+        if self.state.generation <= 1:
+            return (), ""
+        known = KnownTable(run=self.run, ledger=self.ledger, kind=self.kind, lowest=gaps.lowest, before=self._before)
+        return known.earlier(tables_of(self.context, self.run.layout.changes))
 
     def _connector(self) -> str:
         """The one of Debezium's connectors whose events the table has, in one partition of a topic.
@@ -219,8 +247,8 @@ class _Known:
             raise _refused(UNKNOWN_CODE, self.run, what, "leave it out, by --table; or ingest one connector's events")
         return known.sources[0]
 
-    def _load(self) -> tuple[str, str, int]:
-        """`CutFacts.least`, `above` and `number`.
+    def _load(self) -> EarlierLoad:
+        """The newest full load; nothing of it says how far it is complete.
 
         Raises:
             FatalError: `CUT_BEFORE_LOAD`.
@@ -230,35 +258,33 @@ class _Known:
             what = "its full load has not ended, or rows that it lacks were not removed yet"
             raise _refused(LOAD_CODE, run, what, f"gddl run --table {run.spec.table}")
         if self.kind == "time":
-            return (*self._load_by_time(), 0)
+            return EarlierLoad(generation=state.generation, least=self._loaded_by_time(), complete=_NOTHING)
         load = run.source_load
         if load is not None and self._loads():
-            if "/" not in load.until:
+            if not load.place:
                 what = "its full load has not noted where the log was when it ended"
                 raise _refused(LOAD_CODE, run, what, f"load it again: gddl load --again --table {run.spec.table}")
-            number = number_of_log(load.log)
-            return place_in(number, position_of(load.until)), _NOTHING, number
+            return EarlierLoad(
+                generation=state.generation, least=load.place, complete=_NOTHING, number=number_of_log(load.log),
+                loaded_at=by_any_clock(load.ended),
+            )  # fmt: skip
         return self._snapshot()
 
-    def _snapshot(self) -> tuple[str, str, int]:
+    def _snapshot(self) -> EarlierLoad:
         """By the snapshot of Debezium that the generation begins with."""
         known = self.state.snapshots
         runs = [] if known is None else [one for one in known.runs if one.generation == self.state.generation]
         if known is None or not runs or known.merged or not is_whole(known, runs[-1], self.state.max_sequence):
             what = "no full load of it is known that begins what it holds, and that has ended"
             raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the connector take a snapshot")
-        position = runs[-1].position
-        own = position.rpartition(".")[2]
-        prefix, colon, _ = position.rpartition(":")
-        return f"{prefix}{colon}{own}", position, int(prefix.removeprefix("log") or 0)
+        return place_of_snapshot(runs[-1])
 
-    def _load_by_time(self) -> tuple[str, str]:
+    def _loaded_by_time(self) -> str:
         loads = self._loads()
         if not loads:
             what = "no file of a full load was ingested, so that its rows from before its changes are not known"
             raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the task load it")
-        ended = max(moment_of(one.modified) for one in loads)
-        return time_place(ended + timedelta(seconds=DELIVERY_SECONDS)), _NOTHING
+        return time_place(datetime.fromisoformat(by_any_clock(max(one.modified for one in loads))))
 
     def _loads(self) -> list[FileEntry]:
         """Files of the current full load."""
@@ -267,13 +293,10 @@ class _Known:
             if one.kind == "load" and one.state == "committed" and one.generation == self.state.generation
         ]  # fmt: skip
 
-    def _end(self, log: LogEnd | None, connector: str) -> _End:
-        listed_at = self.run.runtime.clock()  # what lands while the folder is listed is not known
-        gaps = tuple(self._gaps())
-        heard = None if gaps else listed_at
+    def _end(self, log: LogEnd | None, connector: str, gaps: _Gaps) -> _End:
+        heard = None if gaps.floors else gaps.listed_at
         end = self._end_in_log(log, connector, heard) if self.kind == "log" else self._end_by_time(heard)
-        for path, why in gaps:
-            floor = self._before(path)
+        for floor, why in gaps.floors:
             if floor < end.complete:
                 end = _End(complete=floor, until=floor, whole=False, lacking=why)
         return end
@@ -418,7 +441,8 @@ class _Known:
         before = max((one["before"] for one in found if one["before"] is not None), default=None)
         owns = [one["own"] for one in found if one["before"] == before and one["own"] is not None]
         behind = min((one["behind"] for one in found if one["behind"] is not None), default=None)
-        return FoundPlaces(after=after, before=before, own=max(owns, default=None), behind=behind)
+        reached = max((one["reached"] for one in found if one["reached"] is not None), default=None)
+        return FoundPlaces(after=after, before=before, own=max(owns, default=None), behind=behind, reached=reached)
 
     def _truncates(self, rule: _Places) -> list[Mapping[str, Any]]:
         """What truncates of the source say, which no change table has."""
@@ -447,7 +471,7 @@ class _Places:
 
     Attributes:
         until: a place, `before` and `own` are of it; None: not asked for.
-        time_after: a time, `after` is of it; None: not asked for.
+        time_after: a time, `after` and `reached` are of it; None: not asked for.
         time_until: `last` is the last place of changes that were committed by then; None: not asked for.
     """
 
@@ -458,10 +482,16 @@ class _Places:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         gddl = gddl_fields(rows[_CHANGES])
         counts = pc.and_(pc.is_valid(gddl["sequence"]), pc.greater(gddl["generation"], ARCHIVED))
-        return json.dumps(self.found(gddl["sequence"].filter(counts), gddl["commit_ts"].filter(counts))).encode()
+        committed = pc.not_equal(gddl["op"], "R").filter(counts)
+        found = self.found(gddl["sequence"].filter(counts), gddl["commit_ts"].filter(counts), committed)
+        return json.dumps(found).encode()
 
-    def found(self, sequence: pa.Array, times: pa.Array) -> dict[str, str | None]:
-        """`after`, `last`, `before`, `own` and `behind` of these changes, see `FoundPlaces`."""
+    def found(self, sequence: pa.Array, times: pa.Array, committed: pa.Array | None = None) -> dict[str, str | None]:
+        """`after`, `last`, `reached`, `before`, `own` and `behind` of these changes, see `FoundPlaces`.
+
+        Args:
+            committed: which of them are no rows of a snapshot, whose time is that of its reader; None: all.
+        """
         parts = pc.extract_regex(sequence, COMMIT_AND_PLACE)
         place, own = pc.struct_field(parts, "commit"), pc.struct_field(parts, "own")
         logs = pc.struct_field(parts, "log")
@@ -469,6 +499,7 @@ class _Places:
         place = pc.binary_join_element_wise(logs, place, "")
         own = pc.binary_join_element_wise(logs, own, "")
         around = self._around(pc.if_else(alone, _NOTHING, place), own)
+        around["reached"] = self._reached(own if committed is None else pc.if_else(committed, own, None), times)
         return {"after": self._after(place, times), "last": self._last(place, times, alone), **around}
 
     def _after(self, place: pa.Array, times: pa.Array) -> str | None:
@@ -476,6 +507,12 @@ class _Places:
             return None
         later = pc.greater(times, pa.scalar(datetime.fromisoformat(self.time_after), times.type))
         return cast("str | None", pc.min(place.filter(later)).as_py())
+
+    def _reached(self, own: pa.Array, times: pa.Array) -> str | None:
+        if self.time_after is None:
+            return None
+        by = pc.less_equal(times, pa.scalar(datetime.fromisoformat(self.time_after), times.type))
+        return cast("str | None", pc.max(own.filter(by)).as_py())
 
     def _last(self, place: pa.Array, times: pa.Array, alone: pa.Array) -> str | None:
         if self.time_until is None:

@@ -61,6 +61,7 @@ class CutRule:
     Attributes:
         schema: with the truncates of the cut alone.
         generation: that the cut begins with; `least`: when its full load was read; see `CutFacts`.
+        is_newest: no later full load is known.
     """
 
     schema: TableSchema
@@ -68,11 +69,17 @@ class CutRule:
     bound: str
     generation: int
     least: str = ""
+    is_newest: bool = True
 
     def lacks_archived(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
         """Mask of changes that a reload has archived, and that the cut may need; by commit time, nothing tells which of
-        them the full load has read."""
-        archived = pc.and_(pc.equal(gddl["generation"], ARCHIVED), pc.not_equal(gddl["op"], "R"))
+        them the full load has read. Nothing tells which full load archived rows are of, either."""
+        archived = pc.equal(gddl["generation"], ARCHIVED)
+        of_load = pc.equal(gddl["op"], "R")
+        if not self.is_newest:
+            needed = pc.or_(of_load, pc.fill_null(self.before(gddl), True))
+            return pc.and_(archived, needed)
+        archived = pc.and_(archived, pc.invert(of_load))
         needed = pc.fill_null(self.before(gddl), True)
         if self.kind == "log":
             needed = pc.and_(needed, pc.fill_null(pc.greater_equal(gddl["sequence"], self.least), True))

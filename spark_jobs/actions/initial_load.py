@@ -31,12 +31,19 @@ from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.load_progress import FOLDER, LoadedRange, LoadProgress, read_progress, write_progress
+from spark_jobs.ledger.load_progress import (
+    FOLDER,
+    LoadedRange,
+    LoadProgress,
+    number_of_log,
+    read_progress,
+    write_progress,
+)
 from spark_jobs.plan.applied_settings import columns_of_schemas
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.table_schema import found_columns, protected_missing
 from spark_jobs.rules.batch_schema import missing_of
-from spark_jobs.sources import number_of_log, reader_of
+from spark_jobs.sources import reader_of
 
 _AFTER_DIGITS = ":"
 """Load files sort after it, change files and folders of dates before it."""

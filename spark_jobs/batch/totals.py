@@ -37,10 +37,11 @@ MOST_COLUMNS = 500
 """Columns that a result lists."""
 
 
-_UNLIKE = frozenset(
-    {"started_at", "schema_changes", "warnings", "max_commit_ts", "complete_until", "not_listed", "columns"}
-)
-"""Fields of `RunTotals` that a result has in another form; it has the others as they are."""
+_UNLIKE = frozenset((
+    "started_at", "schema_changes", "warnings", "max_commit_ts", "complete_until", "read_until", "not_listed",
+    "columns",
+))  # fmt: skip
+"""Fields of `RunTotals` that a result has in another form, or lacks; it has the others as they are."""
 
 
 @dataclass
@@ -50,6 +51,7 @@ class RunTotals:
     Attributes:
         started_at: when the run started, ISO 8601 UTC; empty: as it ends.
         complete_until: see `Freshness`.
+        read_until: place of the last commit up to which the run has read the log that the table follows; empty: none.
     """
 
     started_at: str = ""
@@ -72,6 +74,7 @@ class RunTotals:
     warnings: dict[str, RunWarning] = field(default_factory=dict)
     max_commit_ts: str | None = None
     complete_until: str | None = None
+    read_until: str = ""
     version: int | None = None
     not_listed: NotListed | None = None
     revisit: bool = False

@@ -249,10 +249,14 @@ class Ledger:
             and dismissed.get(path) != row.fingerprint
         )  # fmt: skip
 
-    def given_up(self, kind: FileKind) -> tuple[str, ...]:
+    def given_up(self, kind: FileKind, since: int | None = None) -> tuple[str, ...]:
         """Files of a kind that could not be read and that a user has dismissed, sorted; what they hold is missing until
-        another version comes, or a newer full load."""
-        current, dismissed = self.state.generation, self._seen.dismissed
+        another version comes, or a newer full load.
+
+        Args:
+            since: of this generation and later ones; None: of the current one, which is the newest.
+        """
+        current, dismissed = self.state.generation if since is None else since, self._seen.dismissed
         if not dismissed:
             return ()
         rows = self.entries()

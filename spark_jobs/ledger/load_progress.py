@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.consistent_cut import place_in
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.commit_files import (
     read_small,
@@ -66,6 +68,16 @@ class LoadProgress:
     @property
     def rows(self) -> int:
         return sum(one.rows or 0 for one in self.ranges)
+
+    @property
+    def place(self) -> str:
+        """Where PostgreSQL's log was once all rows were read, as a place of `consistent_cut`; empty: not noted."""
+        return place_in(number_of_log(self.log), position_of(self.until)) if "/" in self.until else ""
+
+
+def number_of_log(log: str) -> int:
+    """How often the log had been opened anew before, of `LoadProgress.log`."""
+    return int(log.partition(" ")[0] or 0)
 
 
 def read_progress(storage: Storage, state: str) -> LoadProgress | None:

@@ -110,8 +110,3 @@ def reader_of(spec: TableSpec) -> SourceReader:
         raise FatalError(
             "SOURCE_MISSING", what, where=package, remedy="install all of airflow-gddl where the job runs"
         ) from None
-
-
-def number_of_log(log: str) -> int:
-    """How often the log had been opened anew before, of `SourceReader.open_log`."""
-    return int(log.partition(" ")[0] or 0)

@@ -16,6 +16,8 @@ from airflow_gddl.contract.consistent_cut import (
     asked_moment,
     chosen,
     cut_path,
+    of_moment,
+    table_folder,
 )
 from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.result import JobResult
@@ -54,7 +56,7 @@ class Cuts:
         Args:
             reader: of views; empty: tables are made.
         """
-        facts = self.facts(at)
+        facts = of_moment(asked_moment(at), self.facts(at))
         return self.made(name, chosen(asked_moment(at), facts), facts, asked=at, reader=reader, **fields)
 
     def made(
@@ -62,12 +64,24 @@ class Cuts:
     ) -> Cut:
         views = {one.table: CutView(name=f"s.{name}__{one.table[2:]}", reader=reader) for one in facts}
         tables = tuple(CutTable.of(name, one, views[one.table] if reader else None) for one in facts)
-        cut = Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
+        return self._written(
+            Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
+        )
+
+    def _written(self, cut: Cut) -> Cut:
         self.write(cut)
-        answers = [self._answer(spec, ConsistentCut(cut=name))["table"] for spec in self.specs]
+        answers = [self._answer(spec, ConsistentCut(cut=cut.name))["table"] for spec in self.specs]
         cut = replace(cut, tables=tuple(codec.decode(CutTable, answer) for answer in answers))
         self.write(cut)
         return cut
+
+    def again(self, cut: Cut, name: str) -> Cut:
+        """A cut made once more, as `--again` makes it."""
+        tables = tuple(
+            replace(one, folder=table_folder(name, one.table), rows=None, digest="", columns={}, keys={}, erased=0)
+            for one in cut.tables
+        )
+        return self._written(replace(cut, name=name, tables=tables, again=cut.name))
 
     def write(self, cut: Cut) -> None:
         Storage().write(cut_path(self.lake.roots.lake, cut.name), codec.to_json(cut).encode())

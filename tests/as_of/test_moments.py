@@ -12,6 +12,7 @@ from airflow_gddl.contract.errors import FatalError, MetadataError
 READ = CutFacts(
     table="s.one", kind="log", generation=1, batch=1, version=1, complete=place_in(0, 500), until=place_in(0, 500),
     whole=True, least=place_in(0, 100), newest="2026-01-01T12:00:00+00:00", known_at="2026-01-01T12:10:00+00:00",
+    loaded_at="2026-01-01T11:00:00+00:00",
 )  # fmt: skip
 """A table whose log was read until then."""
 LATER = replace(

@@ -200,8 +200,12 @@ def test_a_new_snapshot_begins_the_table_anew(lake: Lake, connector: Connector) 
             connector.land(table, events)
     lake.done(ACCOUNTS)
     assert lake.ledger(ACCOUNTS).state.generation == 2
-    assert refused(lake, lsn_of(f"{commits[0]:020d}"), ACCOUNTS)[0] == "CUT_BEFORE_LOAD"
     cuts = cuts_of(lake, ACCOUNTS)
+    before = cuts.make("before", lsn_of(f"{commits[0]:020d}"))
+    assert (before.tables[0].generation, cuts.rows(before, "s.accounts")) == (1, rows_of({1: 0, 2: 100}))
+    code, message = refused(lake, lsn_of(f"{commits[2] - 1:020d}"), ACCOUNTS)
+    assert code == "CUT_BEFORE_LOAD"
+    assert f"until {lsn_of(f'{commits[1]:020d}')}, by generation 1, and again from {lsn_of(f'{at:020d}')} on" in message
     cut = cuts.make("later", lsn_of(f"{connector.known[-2][0]:020d}"))
     assert connector.known[-2][0] > at
     assert cuts.rows(cut, "s.accounts") == rows_of({2: 7, 3: 1})
@@ -290,3 +294,15 @@ def test_a_time_is_answered_by_the_first_transaction_behind_it(lake: Lake, conne
     cut = cuts.make("second", (T + timedelta(seconds=2, milliseconds=500)).isoformat())
     assert cuts.rows(cut, "s.accounts") == rows_of({1: 1, 2: 100})
     assert refused(lake, (T + timedelta(seconds=4)).isoformat())[0] == "CUT_NOT_COMPLETE"
+
+
+def test_a_time_before_the_snapshot_is_refused(lake: Lake, connector: Connector) -> None:
+    """Its rows have what was committed until it was taken, of which no change tells."""
+    for number in range(4):
+        for table, events in connector.transaction(("accounts", 1, number), ("orders", 9, number)).items():
+            connector.land(table, events)
+    for spec in (ACCOUNTS, ORDERS):
+        lake.done(spec)
+    for seconds in (-3600, -1):
+        code, message = refused(lake, (T + timedelta(seconds=seconds)).isoformat())
+        assert (code, "s.accounts: its full load was read until" in message) == ("CUT_BEFORE_LOAD", True)

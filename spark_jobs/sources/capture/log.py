@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.consistent_cut import place_in
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
@@ -108,6 +109,9 @@ def capture_log(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
         require_readable(run, known)
         dropped, warnings = require_followed(run, source.at(known, now))
         totals.warn(warnings)
+        commit = source.log.last_commit(known)
+        if commit is not None and dropped is None and not warnings:  # else rows of dropped partitions are there yet
+            totals.read_until = place_in(known.number, commit)
         return None if dropped is None else PartitionDeletes(source.log.sa, run, source.url, dropped, known)
 
 
