@@ -20,6 +20,7 @@ from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import CUTS, STATE, join
+from airflow_gddl.contract.swaps import swapped
 from airflow_gddl.contract.table_spec import TableSpec
 
 CutKind = Literal["log", "time"]
@@ -118,6 +119,7 @@ class CutTable:
         columns: its columns with their SQL types, of the made table or view.
         keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
+        erasing: hashes of keys that are being erased, whose rows of a view are counted already.
         view: in place of a table; None: it is a table.
     """
 
@@ -134,6 +136,7 @@ class CutTable:
     columns: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
+    erasing: tuple[str, ...] = ()
     view: CutView | None = None
 
     @classmethod
@@ -475,12 +478,16 @@ def change_cut(store: DocumentStore, lake: str, name: str, change: Callable[[Cut
 
     Raises:
         FatalError: as `read_cut`, and what `change` raises.
+        RetriableError: `STATE_CONTENDED`.
     """
-    while True:
+
+    def attempt() -> tuple[Cut] | None:
         known, tag = _tagged(store, lake, name)
         changed = change(known)
-        if store.swap_once(cut_path(lake, name), codec.to_json(changed).encode(), tag):
-            return changed
+        return (changed,) if store.swap_once(path, codec.to_json(changed).encode(), tag) else None
+
+    path = cut_path(lake, name)
+    return swapped(path, attempt)
 
 
 def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:
