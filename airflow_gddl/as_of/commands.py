@@ -261,7 +261,9 @@ def _show_verified(cli: CliContext, name: str, found: Verified) -> None:
     if found.equal:
         cli.screen.say(f"{name}: {', '.join(found.equal)} as when the cut was made", "green")
     if found.not_compared:
-        cli.screen.say(f"{name}: not compared: {', '.join(found.not_compared)}, of which keys were erased since", "yellow")
+        cli.screen.say(
+            f"{name}: not compared: {', '.join(found.not_compared)}, of which keys were erased since", "yellow"
+        )
 
 
 def _compared(cut: Cut, known: Cut, versions: Mapping[str, int]) -> Cut:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -78,6 +79,7 @@ class Connector:
         folder.mkdir(parents=True, exist_ok=True)
         name = f"s.{table}+{partition}+{offset:010d}.json"
         (folder / name).write_text("".join(json.dumps(event) + "\n" for event in events))
+        os.utime(folder / name, (T.timestamp(), T.timestamp()))
 
 
 @pytest.fixture
@@ -250,7 +252,7 @@ def test_tables_of_several_connectors_are_refused(lake: Lake) -> None:
     _of_several_connectors(lake, "accounts", "orders")
     code, message = refused(lake, "latest")
     assert code == "CUT_TRANSACTIONS_UNKNOWN"
-    assert "s.accounts: positions of a log, read by the connector crm; s.orders: " in message
+    assert "s.accounts: positions of PostgreSQL's log, read by the connector crm; s.orders: " in message
     assert "read by the connector other" in message
     assert cuts_of(lake, ORDERS).make("alone").tables[0].rows == 2
 
