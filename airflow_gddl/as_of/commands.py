@@ -63,7 +63,8 @@ class CutSchema(StrEnum):
 
 Source = Annotated[str, typer.Option("--source", metavar="NAME", help="The source whose tables are shown.")]
 At = Annotated[
-    str, typer.Option("--at", metavar="MOMENT", help="latest, a time with its zone, or a position of the log (LSN).")
+    str,
+    typer.Option("--at", metavar="MOMENT", help="latest, a time with its zone, or a position of the log (LSN, SCN)."),
 ]
 To = Annotated[Target, typer.Option("--to", help="What is made: Delta tables, or views in a catalog.")]
 Prefix = Annotated[

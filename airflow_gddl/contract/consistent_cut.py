@@ -18,10 +18,9 @@ from typing import Any, Literal, Protocol
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.cut_views import CutView
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
 from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, log_of_text
-from airflow_gddl.contract.swaps import swapped
 from airflow_gddl.contract.table_spec import TableSpec
 
 CutKind = Literal["log", "time"]
@@ -504,14 +503,13 @@ def change_cut(store: DocumentStore, lake: str, name: str, change: Callable[[Cut
         FatalError: as `read_cut`, and what `change` raises.
         RetriableError: `STATE_CONTENDED`.
     """
-
-    def attempt() -> tuple[Cut] | None:
+    path = cut_path(lake, name)
+    for _ in range(SWAP_TRIES):
         known, tag = _tagged(store, lake, name)
         changed = change(known)
-        return (changed,) if store.swap_once(path, codec.to_json(changed).encode(), tag) else None
-
-    path = cut_path(lake, name)
-    return swapped(path, attempt)
+        if store.swap_once(path, codec.to_json(changed).encode(), tag):
+            return changed
+    raise contended(path)
 
 
 def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:

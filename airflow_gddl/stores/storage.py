@@ -17,9 +17,9 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from airflow_gddl.contract import source_access
 from airflow_gddl.contract.codec import from_json_or_none
+from airflow_gddl.contract.errors import SWAP_TRIES, contended
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
-from airflow_gddl.contract.swaps import swapped
 from airflow_gddl.stores import local
 from airflow_gddl.stores.readers import StoredObject, translated
 
@@ -307,16 +307,15 @@ def update_object(store: Storage, path: str, change: Callable[[bytes | None], T]
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-
-    def attempt() -> tuple[T] | None:
+    for _ in range(SWAP_TRIES):
         tag: str | None = None
         before: bytes | None = None
         with suppress(FileNotFoundError):
             before, tag = store.read_tagged(path)
         after = change(before)
-        return (after,) if store.swap_once(path, encode(after), tag) else None
-
-    return swapped(path, attempt)
+        if store.swap_once(path, encode(after), tag):
+            return after
+    raise contended(path)
 
 
 def remove_table(store: Storage, path: str) -> None:

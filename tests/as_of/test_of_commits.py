@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.consistent_cut import Cut
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.dialects.debezium import dialect
+from spark_jobs.dialects.debezium.dialect import marks_of
 from tests.as_of.bank import ACCOUNTS, MONEY, Bank, Connector, Log, Oracle, Row, SqlServer, State, T
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.conftest import LocalPort
@@ -177,6 +180,21 @@ def test_rows_that_a_snapshot_of_sql_server_has_read_later_are_in_no_earlier_cut
         assert made is None or max(times) >= read
 
 
+def test_commit_times_that_go_back_prove_no_end_of_a_snapshot(tmp_path: Path) -> None:
+    """By the first change an hour has passed, by those behind it in the log it has not."""
+    lake, log = Lake(tmp_path), SqlServer()
+    bank, connector = world(lake, log, 1)
+    bank.live(8)
+    connector.send()
+    connector.sent["accounts"][0]["source"]["ts_ms"] += 2 * AN_HOUR * 1000
+    bank.time += 3 * AN_HOUR
+    for table in TABLES:
+        connector.land(table)
+    run_all(lake)
+    code, message = refused(cuts_of(lake, SPECS[0]), "latest")
+    assert (code, "no commit that is an hour later is known" in message) == ("CUT_BEFORE_LOAD", True)
+
+
 def test_a_snapshot_of_oracle_is_exact(tmp_path: Path) -> None:
     """Transactions that were open while it was read have changes from before its place, and a commit behind it."""
     lake, log = Lake(tmp_path), Oracle()
@@ -251,7 +269,7 @@ def test_rows_of_a_snapshot_of_the_heartbeat_say_nothing_of_other_tables(tmp_pat
     run_all(lake, *specs, beats)
     before = [one.complete for one in cuts_of(lake, *specs).facts("latest")]
     bank.live(20)
-    source = {"connector": "oracle", "version": "3.2.0.Final", "db": "ORCLPDB1", "scn": str(bank.place)}
+    source = {"connector": "oracle", "version": "3.2.0.Final", "db": "ORCLPDB1", "scn": str(bank.place), "ts_ms": 1}
     connector.write("beats", [connector.event("beats", "r", {"id": 1, "v": 1}, source, "last")], bank.time)
     lake.done(beats)
     assert [one.complete for one in cuts_of(lake, *specs).facts("latest")] == before
@@ -289,6 +307,18 @@ def _changed(lake: Lake, log: Log, **source: Any) -> Cuts:
 def test_events_that_prove_no_place_of_a_commit_are_refused(log: Log, source: Row, why: str, tmp_path: Path) -> None:
     code, message = refused(_changed(Lake(tmp_path), log, **source), "latest")
     assert (code, why in message, "s.accounts" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True, True), message
+
+
+def test_files_that_an_earlier_release_has_read_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of their commits was kept then."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(dialect, "marks_of", lambda *arguments: replace(marks_of(*arguments), logs=()))
+        cuts = _changed(Lake(tmp_path), Oracle())
+    code, message = refused(cuts, "latest")
+    assert (code, "gddl reload reads them again" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
+    for spec in cuts.specs:
+        cuts.lake.done(spec, JobOptions(action=Reload(confirmed=True)))
+    require_sound(shown(cuts, cuts.make("latest")))
 
 
 def test_events_of_xstream_need_no_redo_thread(tmp_path: Path) -> None:

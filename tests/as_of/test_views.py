@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +27,7 @@ from tests.as_of.test_of_topics import Connector
 from tests.conftest import LocalPort
 from tests.harness.examples import at_random
 from tests.harness.lake import TIER, Lake
+from tests.spark.children import killed_child
 
 Row = dict[str, Any]
 ORDERS = spec_of("orders", history=True, sweep_after="0s", sweep_limit=1.0)
@@ -394,20 +395,13 @@ def test_rows_that_a_late_file_removes_are_not_counted_as_erased(lake: Lake, ser
     assert entry.digest == cut.tables[0].digest != compared(cuts, cut)
 
 
-def test_an_erasure_that_was_killed_counts_a_key_once(
-    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("step", ["changes", "history"])
+def test_an_erasure_that_was_killed_counts_a_key_once(lake: Lake, service: Service, step: str) -> None:
     lake.done(ORDERS)
     cuts = cuts_of(lake, ORDERS)
     cuts.make("cut", at(3).isoformat(), reader="duckdb")
-    erase, broken = JobOptions(action=Erase(key={"id": "4"}, asked_by="x")), RuntimeError("killed")
-
-    def dies(_: object) -> Iterator[tuple[str, int]]:
-        raise broken
-
-    with monkeypatch.context() as patched:
-        patched.setattr("spark_jobs.actions.erase._Erasing._tables", dies)
-        assert lake.result(ORDERS, erase).error is not None
+    erase = JobOptions(action=Erase(key={"id": "4"}, asked_by="x"))
+    assert killed_child(lake.job([ORDERS], erase, run_id="dies"), step).status == -9
     (noted,) = cuts.stored("cut").tables
     assert (noted.rows, noted.erased, len(noted.erasing)) == (2, 1, 1)
     lake.done(ORDERS, erase)
