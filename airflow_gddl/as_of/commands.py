@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -39,8 +39,9 @@ from airflow_gddl.contract.consistent_cut import cuts as all_cuts
 from airflow_gddl.contract.cut_views import drop_statements, view_statements
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.stores import open_store, remove_table
 from airflow_gddl.stores.delta_tables import table_version
 
@@ -63,7 +64,8 @@ class CutSchema(StrEnum):
 
 Source = Annotated[str, typer.Option("--source", metavar="NAME", help="The source whose tables are shown.")]
 At = Annotated[
-    str, typer.Option("--at", metavar="MOMENT", help="latest, a time with its zone, or a position of the log (LSN).")
+    str,
+    typer.Option("--at", metavar="MOMENT", help="latest, a time with its zone, or a position of the log (LSN, SCN)."),
 ]
 To = Annotated[Target, typer.Option("--to", help="What is made: Delta tables, or views in a catalog.")]
 Prefix = Annotated[
@@ -141,8 +143,9 @@ def list_cuts(
     cli = context.of(ctx)
     loaded = metadata_folder.read(cli, metadata)
     cuts = list(all_cuts(open_store(cli.environ), loaded.roots.lake))
+    not_compared = {cut.name: _not_compared(cut, cli.environ) for cut in cuts}
     if json:
-        cli.screen.records(codec.plain(cut) for cut in cuts)
+        cli.screen.records({**codec.plain(cut), "not_compared": not_compared[cut.name]} for cut in cuts)
         return
     rows: list[list[Cell | str]] = [
         [cut.name, cut.source, cut.moment.shown, cut.made_at or Cell("unfinished", "yellow"),
@@ -153,9 +156,15 @@ def list_cuts(
     titles = ("cut", "source", "moment", "made at", "as")
     cli.screen.table([*titles, *number_columns("tables", "rows", "erased")], rows)
     for cut in cuts:
-        for one in cut.tables:
-            if cut.made_at is not None and (text := _since_compared(one, cli.environ)):
-                cli.screen.say(f"{cut.name}: {text}", "yellow")
+        for text in not_compared[cut.name].values():
+            cli.screen.say(f"{cut.name}: {text}", "yellow")
+
+
+def _not_compared(cut: Cut, environ: Mapping[str, str]) -> dict[str, str]:
+    """Tables of which it is not known whether their views still show the rows of their digests, and why."""
+    if cut.made_at is None:
+        return {}
+    return {one.table: text for one in cut.tables if (text := _since_compared(one, environ))}
 
 
 def _since_compared(table: CutTable, environ: Mapping[str, str]) -> str:
@@ -191,22 +200,72 @@ def verify(
     lake = _Lake(cli, metadata, wait=wait)
     cut = lake.finished(name)
     compared = [one for one in cut.tables if one.digest]
-    specs = lake.specs_of(compared)
-    found = lake.run(specs, ConsistentCut(cut=name, then="compare")) if specs else ()
-    held = {one.table: job.answer(result) for one, result in zip(compared, found, strict=True)}
-    versions = {one.table: held[one.table]["version"] for one in compared if held[one.table]["digest"] == one.digest}
-    known = change_cut(lake.store, lake.lake, name, lambda known: _compared(cut, known, versions))
-    uncompared = [one.table for one in known.tables if not one.digest]  # also of keys that were erased meanwhile
-    same = [one.table for one in compared if one.table in versions and one.table not in uncompared]
-    different = [one.table for one in compared if one.table not in versions and one.table not in uncompared]
+    outcome = lake.outcome(lake.specs_of(compared), ConsistentCut(cut=name, then="compare")) if compared else None
+    results = {one.table: one for one in outcome.results} if outcome else {}
+    found = Verified.of(compared, results)
+    known = change_cut(lake.store, lake.lake, name, lambda known: _compared(cut, known, found.versions))
+    found = replace(found, not_compared=tuple(one.table for one in known.tables if not one.digest))
     if json:
-        cli.screen.record({"cut": name, "equal": sorted(same), "different": different, "not_compared": uncompared})
-    elif same:
-        left = f"; not compared: {', '.join(uncompared)}, of which keys were erased since" if uncompared else ""
-        cli.screen.say(f"{name}: {', '.join(same)} as when the cut was made{left}", "green")
-    if different:
-        what = f"{', '.join(different)} of {name} have other rows than when the cut was made"
-        raise FatalError(SAME_CODE, what, remedy=f"make a new cut at {cut.moment.shown}; gddl as-of drop {name}")
+        cli.screen.record(found.plain(name))
+    else:
+        _show_verified(cli, name, found)
+    if outcome:
+        job.show_troubles(cli, outcome)
+    if found.different:
+        what = f"{', '.join(found.different)} of {name} have other rows than when the cut was made"
+        remedy = f"make a new cut at {cut.moment.shown}; gddl as-of drop {name}"
+        cli.screen.warn(str(FatalError(SAME_CODE, what, remedy=remedy)), "red")
+        raise typer.Exit(context.FAILED)
+    raise typer.Exit(context.OK if outcome is None else of_outcome(outcome, bad_rows=False))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verified:
+    """What a comparison of a cut's tables and views with its document has found.
+
+    Attributes:
+        versions: of tables with the rows of the document, the version of what was read.
+        changed: tables with other rows; `failed`: those that can't be read, with the error of each.
+        not_compared: keys were erased since, or meanwhile.
+    """
+
+    versions: Mapping[str, int]
+    changed: tuple[str, ...]
+    failed: Mapping[str, ErrorInfo]
+    not_compared: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, compared: Sequence[CutTable], results: Mapping[str, JobResult]) -> Verified:
+        failed = {one.table: error for one in compared if (error := results[one.table].error) is not None}
+        held = {one: job.answer(result) for one, result in results.items() if one not in failed}
+        same = {one.table for one in compared if one.table in held and held[one.table]["digest"] == one.digest}
+        return cls(
+            versions={table: held[table]["version"] for table in held if table in same},
+            changed=tuple(table for table in held if table not in same), failed=failed,
+        )  # fmt: skip
+
+    @property
+    def equal(self) -> list[str]:
+        return sorted(set(self.versions) - set(self.not_compared))
+
+    @property
+    def different(self) -> list[str]:
+        return sorted(set(self.changed) - set(self.not_compared))
+
+    def plain(self, name: str) -> dict[str, object]:
+        return {
+            "cut": name, "equal": self.equal, "different": self.different, "not_compared": list(self.not_compared),
+            "failed": {table: error.code for table, error in self.failed.items()},
+        }  # fmt: skip
+
+
+def _show_verified(cli: CliContext, name: str, found: Verified) -> None:
+    if found.equal:
+        cli.screen.say(f"{name}: {', '.join(found.equal)} as when the cut was made", "green")
+    if found.not_compared:
+        cli.screen.say(
+            f"{name}: not compared: {', '.join(found.not_compared)}, of which keys were erased since", "yellow"
+        )
 
 
 def _compared(cut: Cut, known: Cut, versions: Mapping[str, int]) -> Cut:
@@ -245,7 +304,8 @@ def drop(
         cli.screen.warn(f"{view} was not there, or is another entry, which stays", "yellow")
     kind = "view" if cut.shows_views else "table"
     if printed:
-        cli.screen.warn(f"{name} is no cut any more; these statements remove its views where they were made:")
+        said = "these statements remove its views; leave out those of a CREATE statement that failed or was never run: "
+        cli.screen.warn(f"{name} is no cut any more; {said}the name is another entry's")
         _print(cli, printed)
     else:
         cli.screen.say(f"{name}: {counted(len(cut.tables) - len(left), kind)} removed")
@@ -285,14 +345,18 @@ class _Lake:
         Raises:
             typer.Exit: a table failed.
         """
-        job_options = JobOptions(action=action, wait_seconds=self.wait, full_listing=not action.cut)
-        request = Request(metadata=self.metadata, options=job_options)
-        outcome = run_tables(self.cli, self.loaded, tuple(specs), request)
+        outcome = self.outcome(specs, action)
         if (status := of_outcome(outcome, bad_rows=False)) != context.OK:
             job.show_troubles(self.cli, outcome)
             raise typer.Exit(status)
         by_table = {one.table: one for one in outcome.results}
         return tuple(by_table[one.table] for one in specs)
+
+    def outcome(self, specs: Sequence[TableSpec], action: ConsistentCut) -> JobOutcome:
+        """A job for these tables, of which some may have failed."""
+        job_options = JobOptions(action=action, wait_seconds=self.wait, full_listing=not action.cut)
+        request = Request(metadata=self.metadata, options=job_options)
+        return run_tables(self.cli, self.loaded, tuple(specs), request)
 
     def finished(self, name: str) -> Cut:
         """

@@ -2,9 +2,9 @@
 
 What jobs say of their tables, how a moment is chosen from that, and the documents in which the lake names the cuts.
 
-A *place* orders the transactions of a source: text, the position in PostgreSQL's log of the commit before a
-transaction, or its commit time. Of each kind all places have one form, so that they compare as text. A cut has the
-transactions whose places are before its *bound*.
+A *place* orders the transactions of a source: text, the position in its log of a transaction's commit, or of the commit
+before it (`source_logs`), or its commit time. Of each kind all places have one form, so that they compare as text. A
+cut has the transactions whose places are before its *bound*.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
-from airflow_gddl.contract import codec, postgresql_log
+from airflow_gddl.contract import codec
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.cut_views import CutView
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
+from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, log_of_text
 from airflow_gddl.contract.table_spec import TableSpec
 
 CutKind = Literal["log", "time"]
@@ -28,7 +29,6 @@ LATEST = "latest"
 UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
 LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
 VIEWS_CODE, SAME_CODE = "CUT_VIEWS_UNSUPPORTED", "CUT_NOT_SAME"
-_LSN = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
 _BEFORE_ALL = ""
@@ -44,7 +44,8 @@ class FoundPlaces:
     Attributes:
         after: of a time: the first place in the log whose transaction was committed later; None: none was.
         before: of a place in the log: the last place of a commit up to it that the changes name; None: none.
-        own: of transactions right behind `before`, the greatest place of a change; None: there is none.
+        own: of transactions right behind `before`, the greatest place of a change; None: there is none. In logs whose
+            changes have their own commits (`SourceLog.is_own`), both are None.
         behind: the first place of a commit after it that the changes name; None: none.
         reached: of a time: the greatest place of a change that was committed by then; None: none was.
     """
@@ -85,7 +86,10 @@ class CutFacts:
         newest: newest commit time of the table, ISO 8601 UTC; None: none.
         known_at: all that was committed by then was read, ISO 8601 UTC; None: that is not known.
         number: of the log; see `LogEnd.number`.
+        log: whose positions the places are; of `kind` time without a meaning.
         connector: of Debezium, by whose events the places are known; empty: jobs read the log, or there is none.
+        parts: of the log in which the commits are, such as a database of SQL Server; empty: it has one, or no commit is
+            known.
         keys: see `key_forms`.
         earlier: full loads before that are known, newest first.
         unknown: of which ones nothing is known, and why; empty: of none.
@@ -106,7 +110,9 @@ class CutFacts:
     newest: str | None = None
     known_at: str | None = None
     number: int = 0
+    log: LogName = POSTGRESQL
     connector: str = ""
+    parts: tuple[str, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
     found: FoundPlaces = field(default_factory=FoundPlaces)
     loaded_at: str = ""
@@ -121,9 +127,10 @@ class CutFacts:
         return (self, *(self._by(load, again) for load, again in zip(self.earlier, nexts, strict=False)))
 
     def _by(self, load: EarlierLoad, again: str) -> CutFacts:
+        until = LOGS[self.log].until(load.complete) if self.kind == "log" else load.complete
         return replace(
             self, generation=load.generation, least=load.least, above=load.above, loaded_at=load.loaded_at,
-            number=load.number, complete=load.complete, until=load.complete, whole=False, lacking="", newest=None,
+            number=load.number, complete=load.complete, until=until, whole=False, lacking="", newest=None,
             known_at=None, earlier=(), again=again,
         )  # fmt: skip
 
@@ -135,11 +142,12 @@ class Moment:
     kind: CutKind
     bound: str
     until: str
+    log: LogName = POSTGRESQL
 
     @property
     def shown(self) -> str:
-        """For people: a position as PostgreSQL writes it, or a time."""
-        return lsn_of(self.until) if self.kind == "log" else self.until
+        """For people: a position as the source writes it, or a time."""
+        return lsn_of(self.until, self.log) if self.kind == "log" else self.until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +163,7 @@ class CutTable:
         columns: its columns with their SQL types, of the made table or view.
         keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
+        erasing: hashes of keys that are being erased, whose rows of a view are counted already.
         view: in place of a table; None: it is a table.
     """
 
@@ -171,6 +180,7 @@ class CutTable:
     columns: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
+    erasing: tuple[str, ...] = ()
     view: CutView | None = None
 
     @classmethod
@@ -255,18 +265,19 @@ def key_forms(spec: TableSpec) -> dict[str, str]:
     return {key: f"{form} {spec.mask_key_id}" if form == "hmac" else form for key, form in forms.items()}
 
 
-def lsn_of(place: str) -> str:
-    """A place as PostgreSQL writes it."""
-    return postgresql_log.lsn_of(int(place.rpartition(":")[2]))
+def lsn_of(place: str, log: LogName = POSTGRESQL) -> str:
+    """A place as the source writes it."""
+    return LOGS[log].shown(place)
 
 
-def place_in(log: int, position: int) -> str:
-    """A position in PostgreSQL's log as a place.
+def place_in(number: int, position: int, log: LogName = POSTGRESQL) -> str:
+    """A position in a log as a place.
 
     Args:
-        log: how often the log that jobs read was opened anew before.
+        number: how often the log that jobs read was opened anew, or the source's was reset, before.
     """
-    return f"log{log:04d}:{position:020d}" if log else f"{position:020d}"
+    place = LOGS[log].place(position)
+    return f"log{number:04d}:{place}" if number else place
 
 
 def time_place(moment: datetime) -> str:
@@ -276,11 +287,12 @@ def time_place(moment: datetime) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class AskedMoment:
-    """What `--at` says: a time, a position in the log as a number, or neither: the latest."""
+    """What `--at` says: a time, a position in a log as a number, or neither: the latest."""
 
     text: str
     time: datetime | None = None
     position: int | None = None
+    log: LogName = POSTGRESQL
 
 
 def asked_moment(text: str) -> AskedMoment:
@@ -291,15 +303,17 @@ def asked_moment(text: str) -> AskedMoment:
     """
     if text == LATEST:
         return AskedMoment(text=text)
-    if _LSN.fullmatch(text):
-        return AskedMoment(text=text, position=postgresql_log.position_of(text))
+    if (found := log_of_text(text)) is not None:
+        log, position = found
+        return AskedMoment(text=text, position=position, log=log)
     try:
         time = datetime.fromisoformat(text)
         is_moment = time.tzinfo is not None and time.astimezone(UTC) + _MICROSECOND > _FIRST
     except (ValueError, OverflowError):
         is_moment = False
     if not is_moment:
-        remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740"
+        remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740, "
+        remedy += "00000027:00000ac0:0003 (SQL Server) or 2751829 (Oracle)"
         raise MetadataError("CUT_MOMENT_INVALID", f"--at is none: {text!r:.80}", remedy=remedy)
     return AskedMoment(text=text, time=time)
 
@@ -333,7 +347,7 @@ def _is_after_load(asked: AskedMoment, one: CutFacts, reached: str) -> bool:
     enough to know that the time is not earlier.
     """
     if asked.position is not None:
-        return one.kind == "time" or one.least <= place_in(one.number, asked.position)
+        return one.kind == "time" or one.least <= place_in(one.number, asked.position, asked.log)
     if asked.time is None:
         return True
     if one.kind == "time":
@@ -352,8 +366,8 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_MOMENT_AMBIGUOUS`, `CUT_BEFORE_LOAD`, with the
             tables and the reason of each.
     """
-    kinds = sorted({(one.kind, one.number, one.connector) for one in facts})
-    if len(kinds) > 1:
+    kinds = sorted({(one.kind, one.log, one.number, one.connector) for one in facts})
+    if len(kinds) > 1 or len({part for one in facts for part in one.parts}) > 1:
         shown = "; ".join(f"{one.table}: {_order_of(one)}" for one in facts)
         remedy = "make a cut of the tables of each kind, by --table"
         raise FatalError(UNKNOWN_CODE, f"the tables order transactions by different things: {shown}", remedy=remedy)
@@ -368,7 +382,8 @@ def _order_of(one: CutFacts) -> str:
     if one.kind == "time":
         return "commit times"
     by = f"the connector {one.connector}" if one.connector else "gddl itself"
-    return f"positions of a log, read by {by}" + (f", number {one.number}" if one.number else "")
+    shown = [f"positions of {LOGS[one.log].title}'s log, read by {by}", *one.parts]
+    return ", ".join([*shown, f"number {one.number}"] if one.number else shown)
 
 
 def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
@@ -380,7 +395,7 @@ def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     if later:
         bound = min(later)
         _require_complete(asked, facts, lambda one: bound <= one.complete)
-        return Moment(kind="log", bound=bound, until=bound)
+        return _moment(facts, bound, LOGS[facts[0].log].until(bound))
     _require_complete(asked, facts, lambda one: one.whole)
     known = _known_by(facts)
     if known is None or asked.time > known:
@@ -408,28 +423,40 @@ def _known_by(facts: Sequence[CutFacts]) -> datetime | None:
 
 
 def _latest_in_log(facts: Sequence[CutFacts]) -> Moment:
-    return Moment(kind="log", bound=min(one.complete for one in facts), until=min(one.until for one in facts))
+    return _moment(facts, min(one.complete for one in facts), min(one.until for one in facts))
+
+
+def _moment(facts: Sequence[CutFacts], bound: str, until: str) -> Moment:
+    return Moment(kind="log", log=facts[0].log, bound=bound, until=until)
 
 
 def _at_position(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     """The cut behind all transactions that were committed up to a position.
 
-    A transaction was committed behind its own last change, and up to the next commit that a change names. Where the
-    position is between the two, nothing tells on which side of it the commit is.
+    Where changes name the commit before their transaction, that was committed behind its own last change, and up to the
+    next commit that a change names. Where the position is between the two, nothing tells on which side of it the commit
+    is.
     """
-    until = place_in(facts[0].number, asked.position or 0)
-    if others := [one.table for one in facts if one.complete.rpartition(":")[0] != until.rpartition(":")[0]]:
+    log = facts[0].log
+    if asked.log != log:
+        what = f"{asked.text} is a position of {LOGS[asked.log].title}'s log, and the tables follow {LOGS[log].title}'s"
+        raise FatalError(UNKNOWN_CODE, what, remedy="write a position of that log, a time, or latest")
+    until = place_in(facts[0].number, asked.position or 0, log)
+    if others := [one.table for one in facts if epoch_of(one.complete) != epoch_of(until)]:
         what = f"the log of {', '.join(others)} was reset since the full load: {asked.text} may be in either log"
         raise FatalError(AMBIGUOUS_CODE, what, remedy="take a time, or latest")
     _refuse(LOAD_CODE, asked, facts, lambda one: _if_unloaded(one, until))
     _require_complete(asked, facts, lambda one: until <= one.until)
+    if LOGS[log].is_own:
+        behind = [one.found.behind for one in facts if one.found.behind is not None]
+        return _moment(facts, min([*behind, *(one.complete for one in facts)]), until)
     commits = [one.found.before for one in facts if one.found.before is not None]
     commits += [one.complete for one in facts if one.complete <= until]
     bound = max(commits, default="")
     owns = [one.found.own or "" for one in facts if one.found.before == bound]
     if bound < until and max(owns, default=until) < until:  # else the transaction has a change behind the position
         _refuse(AMBIGUOUS_CODE, asked, facts, lambda one: _if_open(one, bound), _near(facts, bound))
-    return Moment(kind="log", bound=bound, until=until)
+    return _moment(facts, bound, until)
 
 
 def _near(facts: Sequence[CutFacts], bound: str) -> str:
@@ -477,7 +504,7 @@ def _require_complete(asked: AskedMoment, facts: Sequence[CutFacts], holds: Call
 def _between(one: CutFacts) -> str:
     """Which moments are known, where the one that is asked for is between two full loads."""
     return (
-        f"it was loaded again after the moment: known from {_shown(one, one.least)} until {_shown(one, one.complete)}, "
+        f"it was loaded again after the moment: known from {_shown(one, one.least)} until {_shown(one, one.until)}, "
         f"by generation {one.generation}, and again from {_shown(one, one.again)} on{_unknown(one)}"
     )
 
@@ -492,7 +519,7 @@ def _incomplete(one: CutFacts) -> str:
 
 
 def _shown(one: CutFacts, place: str) -> str:
-    return lsn_of(place) if one.kind == "log" else place
+    return lsn_of(place, one.log) if one.kind == "log" else place
 
 
 def _require_loaded(asked: AskedMoment, moment: Moment, facts: Sequence[CutFacts]) -> None:
@@ -580,12 +607,15 @@ def change_cut(store: DocumentStore, lake: str, name: str, change: Callable[[Cut
 
     Raises:
         FatalError: as `read_cut`, and what `change` raises.
+        RetriableError: `STATE_CONTENDED`.
     """
-    while True:
+    path = cut_path(lake, name)
+    for _ in range(SWAP_TRIES):
         known, tag = _tagged(store, lake, name)
         changed = change(known)
-        if store.swap_once(cut_path(lake, name), codec.to_json(changed).encode(), tag):
+        if store.swap_once(path, codec.to_json(changed).encode(), tag):
             return changed
+    raise contended(path)
 
 
 def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:

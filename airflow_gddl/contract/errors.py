@@ -102,6 +102,16 @@ class RetriableError(GddlError):
     """A transient error (a held claim, a busy store): the same call may succeed later."""
 
 
+SWAP_TRIES = 50
+"""How often an object that others change meanwhile is read again, and put if it is still the one that was read."""
+
+
+def contended(path: str) -> RetriableError:
+    """`STATE_CONTENDED`, for an object that others changed at each of these tries."""
+    what = f"other writers kept changing it, {SWAP_TRIES} times"
+    return RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next try writes it")
+
+
 class QuarantinableError(GddlError):
     """Concerns one row or file, which is quarantined; processing continues."""
 

@@ -17,7 +17,7 @@ from typing import BinaryIO, Protocol, TypeVar
 
 from airflow_gddl.contract import source_access
 from airflow_gddl.contract.codec import from_json_or_none
-from airflow_gddl.contract.errors import RetriableError
+from airflow_gddl.contract.errors import SWAP_TRIES, contended
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.stores import local
@@ -25,7 +25,6 @@ from airflow_gddl.stores.readers import StoredObject, translated
 
 T = TypeVar("T")
 # Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
-_SWAP_TRIES = 50
 _DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 _OF_BYTES = "blake2b:"
 
@@ -308,7 +307,7 @@ def update_object(store: Storage, path: str, change: Callable[[bytes | None], T]
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-    for _ in range(_SWAP_TRIES):
+    for _ in range(SWAP_TRIES):
         tag: str | None = None
         before: bytes | None = None
         with suppress(FileNotFoundError):
@@ -316,8 +315,7 @@ def update_object(store: Storage, path: str, change: Callable[[bytes | None], T]
         after = change(before)
         if store.swap_once(path, encode(after), tag):
             return after
-    what = f"other writers kept changing it, {_SWAP_TRIES} times"
-    raise RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next try writes it")
+    raise contended(path)
 
 
 def remove_table(store: Storage, path: str) -> None:

@@ -80,8 +80,17 @@ def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
     """What the table, or the view, holds now, to be compared with the document.
 
     Raises:
-        FatalError: `CUT_NOT_SAME`: the view reads another history, or its catalog lacks it; the catalog's code.
+        FatalError: `CUT_NOT_SAME`: the view reads another history, or its catalog lacks it; the catalog's code;
+            `TABLES_MISSING`.
     """
+    try:
+        return _held(run, cut, entry)
+    except FileNotFoundError as error:
+        what = f"files of {run.spec.table} in the cut {cut.name} are missing: {error}"
+        raise FatalError("TABLES_MISSING", what, where=run.spec.table, remedy=f"gddl as-of drop {cut.name}") from error
+
+
+def _held(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
     context = run.context()
     if entry.view is None:
         path = join(run.job.roots.lake, entry.folder)

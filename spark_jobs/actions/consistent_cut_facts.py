@@ -34,6 +34,7 @@ from airflow_gddl.contract.consistent_cut import (
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_loads import KnownTable, by_any_clock, place_of_snapshot
@@ -47,8 +48,8 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.load_progress import number_of_log
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import FileEntry, TableState
-from spark_jobs.plan.sequence import COMMIT_AND_PLACE, place_in_log
-from spark_jobs.plan.source_snapshots import is_alone, is_whole, text_of
+from spark_jobs.plan.sequence import COMMIT_AND_PLACE, OWN_COMMIT, place_in_log
+from spark_jobs.plan.source_snapshots import KnownSnapshots, is_alone, is_whole, text_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.order import ARCHIVED, gddl_fields
 from spark_jobs.sources import LogEnd, reader_of
@@ -63,6 +64,17 @@ _CHANGES = "changes"
 _OF_STATEMENT = "ar_h_timestamp"
 _COMMIT_TIMES = ("ar_h_commit_timestamp", _OF_STATEMENT, "dms_timestamp")
 """Columns of commit times in the order in which they are taken, and one whose time may be that of a statement."""
+_EARLIER = "its files were read by a release that did not look for commits in them; gddl reload reads them again"
+_NO_COMMITS = {
+    "mysql": "the places of its events are those of changes, and nothing tells where a transaction begins",
+    "mariadb": "the places of its events are those of changes, and nothing tells where a transaction begins",
+    "mongodb": "a large transaction has several entries of the oplog, each with a place of its own",
+    "db2": "its events have the time at which the connector read them, so that nothing tells how far its snapshot is",
+}  # fmt: skip
+"""Why connectors whose events have places are refused."""
+_ZONE_SECONDS = 3600.0
+"""By how much a commit time of SQL Server may be off around a change to or from daylight saving time: it is told by the
+zone of the moment at which it is read."""
 _NOTHING = ""
 """A bound before every place."""
 _NO_NEWER = "it has no newer change, and its source no newer row of a heartbeat"
@@ -94,7 +106,9 @@ def facts_of(run: TableRun, at: str) -> CutFacts:
         _require_loaded_table(run, ledger)
         context = run.context()
         schema = context.stored_schema(ledger.state)
-        known = _Known(run, context, ledger, schema, _kind_of(run, schema, ledger.state))
+        kind = _kind_of(run, schema, ledger.state)
+        log = _log_of(run, ledger.state) if kind == "log" else POSTGRESQL
+        known = _Known(run, context, ledger, schema, kind, log)
         found = known.facts()
         if asked.time is not None or asked.position is not None:
             found = replace(found, found=known.places(asked, found))
@@ -140,10 +154,9 @@ def _kind_of(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
     if schema.forces:
         raise _refused(UNKNOWN_CODE, run, "force_update applies changes whatever their place", remedy)
     if schema.log_positions:
-        newest = text_of(state.max_sequence)
-        if schema.follows_snapshots and (newest is None or re.match(COMMIT_AND_PLACE, newest)):
+        if schema.follows_snapshots:
             return "log"
-        what = "the positions of its connector are not those of commits, or other columns order its changes, too"
+        what = "other columns order its changes beside the positions of the log"
         raise _refused(UNKNOWN_CODE, run, what, remedy)
     has_changes = state.max_sequence is not None
     if not has_changes and reads_of(run.spec) == "log" and not run.spec.sequence_by:
@@ -151,6 +164,29 @@ def _kind_of(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
     if run.spec.dialect == "dms" and (not has_changes or _has_commit_times(run, state)):
         return "time"
     raise _refused(UNKNOWN_CODE, run, "its changes have no commit time, nor the place of their commit", remedy)
+
+
+def _log_of(run: TableRun, state: TableState) -> LogName:
+    """The log whose commits place the table's transactions.
+
+    Raises:
+        FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
+    """
+    newest, known = text_of(state.max_sequence), state.snapshots
+    if newest is None or re.match(COMMIT_AND_PLACE, newest):
+        return POSTGRESQL
+    logs = () if known is None else known.logs
+    connectors = {one.connector for one in logs}
+    if lacks := next((one.lacks for one in logs if one.lacks), "" if logs else _EARLIER):
+        what = lacks
+    elif len(connectors) > 1:
+        what = f"its events are of several kinds of connectors: {', '.join(sorted(connectors))}"
+    elif (name := cast("LogName", logs[0].connector)) in LOGS and name != POSTGRESQL:
+        return name
+    else:
+        what = _NO_COMMITS.get(logs[0].connector, "its events don't have the place of a commit")
+    remedy = f"leave it out, by --table; {documented('as-of.md', 'which-sources')} says what is known of connectors"
+    raise _refused(UNKNOWN_CODE, run, what, remedy)
 
 
 def _has_commit_times(run: TableRun, state: TableState) -> bool:
@@ -199,6 +235,7 @@ class _Known:
     ledger: Ledger
     schema: TableSchema
     kind: CutKind
+    log: LogName
 
     @property
     def state(self) -> TableState:
@@ -208,23 +245,27 @@ class _Known:
         run, state = self.run, self.state
         log = reader_of(run.spec).log_end(run) if self.kind == "log" else None
         connector = self._connector() if self.kind == "log" and log is None else ""
-        load = self._load()
+        beats, why = self._beats(connector) if self.kind == "log" and log is None else (None, _NO_NEWER)
+        load = self._load(beats)
         listed_at = run.runtime.clock()
         gaps = _Gaps(listed_at=listed_at, floors=tuple((self._before(path), why) for path, why in self._gaps()))
-        end = self._end(log, connector, gaps)
+        end = self._end(log, beats, why, gaps)
         earlier, unknown = self._earlier(gaps)
         version = self.context.engine.tables.version(run.layout.changes)
         return CutFacts(
             table=run.spec.table, kind=self.kind, generation=state.generation, batch=state.batch, version=version or 0,
             complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=load.least,
             above=load.above, loaded_at=load.loaded_at, newest=state.max_commit_ts, known_at=end.known_at,
-            number=load.number, connector=connector, keys=key_forms(run.spec), earlier=earlier, unknown=unknown,
+            number=load.number, log=self.log, connector=connector, earlier=earlier, unknown=unknown,
+            parts=_parts(state.snapshots, None if beats is None else beats.known), keys=key_forms(run.spec),
         )  # fmt: skip
 
     def _earlier(self, gaps: _Gaps) -> tuple[tuple[EarlierLoad, ...], str]:
         if self.state.generation <= 1:
             return (), ""
-        known = KnownTable(run=self.run, ledger=self.ledger, kind=self.kind, lowest=gaps.lowest, before=self._before)
+        known = KnownTable(
+            run=self.run, ledger=self.ledger, kind=self.kind, log=self.log, lowest=gaps.lowest, before=self._before
+        )
         return known.earlier(tables_of(self.context, self.run.layout.changes))
 
     def _connector(self) -> str:
@@ -247,7 +288,7 @@ class _Known:
             raise _refused(UNKNOWN_CODE, self.run, what, "leave it out, by --table; or ingest one connector's events")
         return known.sources[0]
 
-    def _load(self) -> EarlierLoad:
+    def _load(self, beats: _Beats | None) -> EarlierLoad:
         """The newest full load; nothing of it says how far it is complete.
 
         Raises:
@@ -268,16 +309,44 @@ class _Known:
                 generation=state.generation, least=load.place, complete=_NOTHING, number=number_of_log(load.log),
                 loaded_at=by_any_clock(load.ended),
             )  # fmt: skip
-        return self._snapshot()
+        return self._snapshot(beats)
 
-    def _snapshot(self) -> EarlierLoad:
+    def _snapshot(self, beats: _Beats | None) -> EarlierLoad:
         """By the snapshot of Debezium that the generation begins with."""
         known = self.state.snapshots
         runs = [] if known is None else [one for one in known.runs if one.generation == self.state.generation]
         if known is None or not runs or known.merged or not is_whole(known, runs[-1], self.state.max_sequence):
             what = "no full load of it is known that begins what it holds, and that has ended"
             raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the connector take a snapshot")
-        return place_of_snapshot(runs[-1])
+        load = place_of_snapshot(runs[-1], self.log)
+        return load if LOGS[self.log].is_exact else self._read_later(load, beats)
+
+    def _read_later(self, load: EarlierLoad, beats: _Beats | None) -> EarlierLoad:
+        """A snapshot whose rows were read later than their place says: before a commit that is known to be later than
+        the last of them, and than all changes of the table that may be in them.
+
+        Raises:
+            FatalError: `CUT_BEFORE_LOAD`.
+        """
+        position = load.above
+        files = [
+            moment_of(one.modified) for one in self.ledger.all_entries().values()
+            if one.kind == "change" and one.state == "committed"
+            and (text_of(one.min_sequence) or "") <= position <= (text_of(one.max_sequence) or "")
+        ]  # fmt: skip
+        self._require_clocks(DELIVERY_SECONDS + _ZONE_SECONDS)
+        read = max(files, default=self.run.runtime.clock())  # of files that are not known: now
+        by = iso(read + timedelta(seconds=DELIVERY_SECONDS + _ZONE_SECONDS))
+        rule = _Places(log=self.log, time=by)
+        tables = tables_of(self.context, self.run.layout.changes)
+        mine = [*_scanned(tables, self.run.layout.changes, rule), *self._truncates(rule)]
+        others = [] if beats is None else beats.scanned(self.context, rule)
+        after = min((one["after"] for one in (*mine, *others) if one["after"] is not None), default=None)
+        upto = max((one["upto"] for one in mine if one["upto"] is not None), default=_NOTHING)
+        if after is None or after <= upto:
+            what = f"rows of its snapshot were read until {iso(read)}, and no commit that is an hour later is known yet"
+            raise _refused(LOAD_CODE, self.run, what, "run the tables later; a heartbeat of the source lets them go on")
+        return replace(load, least=LOGS[self.log].until(after), loaded_at=by)
 
     def _loaded_by_time(self) -> str:
         loads = self._loads()
@@ -293,15 +362,19 @@ class _Known:
             if one.kind == "load" and one.state == "committed" and one.generation == self.state.generation
         ]  # fmt: skip
 
-    def _end(self, log: LogEnd | None, connector: str, gaps: _Gaps) -> _End:
+    def _end(self, log: LogEnd | None, beats: _Beats | None, why: str, gaps: _Gaps) -> _End:
         heard = None if gaps.floors else gaps.listed_at
-        end = self._end_in_log(log, connector, heard) if self.kind == "log" else self._end_by_time(heard)
-        for floor, why in gaps.floors:
+        end = self._end_in_log(log, beats, why, heard) if self.kind == "log" else self._end_by_time(heard)
+        for floor, reason in gaps.floors:
             if floor < end.complete:
-                end = _End(complete=floor, until=floor, whole=False, lacking=why)
+                end = self._up_to(floor, reason)
         return end
 
-    def _end_in_log(self, log: LogEnd | None, connector: str, listed_at: datetime | None) -> _End:
+    def _up_to(self, complete: str, lacking: str) -> _End:
+        until = LOGS[self.log].until(complete) if self.kind == "log" else complete
+        return _End(complete=complete, until=until, whole=False, lacking=lacking)
+
+    def _end_in_log(self, log: LogEnd | None, beats: _Beats | None, why: str, listed_at: datetime | None) -> _End:
         if log is not None:
             complete = place_in(log.number, log.commit or 0)
             return _End(complete, place_in(log.number, log.until), whole=True, known_at=log.read_at or None)
@@ -309,38 +382,44 @@ class _Known:
             raise _refused(
                 INCOMPLETE_CODE, self.run, "its log was not read yet", f"gddl run --table {self.run.spec.table}"
             )
-        newest = self._newest_place(text_of(self.state.max_sequence))
-        beat, why = self._heartbeat_place(connector, listed_at)
-        complete = max(newest, beat)
-        return _End(complete, complete, whole=False, lacking=why)
+        beat = _NOTHING
+        if listed_at is None:
+            why = _NO_NEWER
+        elif beats is not None and reader_of(self.run.spec).has_work(self.run, RunTotals()):
+            why = "it has no newer change that was read, and its topic has messages that were not"
+        elif beats is not None:
+            beat = max(map(self._newest_place, beats.landed(listed_at)), default=_NOTHING)
+        return self._up_to(max(self._newest_place(text_of(self.state.max_sequence)), beat), why)
 
     @staticmethod
     def _newest_place(sequence: str | None) -> str:
-        """The commit before a change: all transactions that were committed up to it have come."""
+        """The commit that a change names: all transactions before it have come; also that one itself, where it is not
+        the change's own."""
         return _NOTHING if sequence is None or is_alone(sequence) else place_in_log(sequence)
 
-    def _heartbeat_place(self, connector: str, listed_at: datetime | None) -> tuple[str, str]:
-        """The last commit that rows of the source's heartbeat name, of those that were committed so long ago that all
-        before them has landed; and why there is no later one.
+    def _beats(self, connector: str) -> tuple[_Beats | None, str]:
+        """The source's heartbeat, if it is of the table's connector and log; and why nothing is newer than the table.
 
         Args:
-            connector: of the table, which that of the heartbeat has to be.
-            listed_at: when the landing folder had nothing that the table lacks; None: it lacks something.
+            connector: of the table.
         """
         spec = self._heartbeat_spec()
-        if spec is None or listed_at is None:
-            return _NOTHING, _NO_NEWER
-        if reader_of(self.run.spec).has_work(self.run, RunTotals()):
-            return _NOTHING, "it has no newer change that was read, and its topic has messages that were not"
+        if spec is None:
+            return None, _NO_NEWER
         layout = Layout.of(self.run.job.roots, spec)
         if not self.context.engine.tables.exists(layout.changes):
-            return _NOTHING, _NO_NEWER
-        known = Ledger.open(self.run.runtime.storage, layout.state).state.snapshots
-        if known is None or known.sources != (connector,):
-            return _NOTHING, f"it has no newer change, and {spec.table}, its heartbeat, is not of its connector alone"
-        until = listed_at - timedelta(seconds=DELIVERY_SECONDS)
-        found = _scanned(tables_of(self.context, layout.changes), layout.changes, _Places(time_until=iso(until)))
-        return max((one["last"] for one in found if one["last"] is not None), default=_NOTHING), _NO_NEWER
+            return None, _NO_NEWER
+        ledger = Ledger.open(self.run.runtime.storage, layout.state)
+        known = ledger.state.snapshots
+        if known is None or known.sources != (connector,) or not self._is_of_log(known):
+            return None, f"it has no newer change, and {spec.table}, its heartbeat, is not of its connector alone"
+        return _Beats(layout.changes, ledger, known), _NO_NEWER
+
+    def _is_of_log(self, known: KnownSnapshots) -> bool:
+        """Whether places of another table's events are those of this one's log."""
+        are_known = bool(known.logs) or self.log == POSTGRESQL
+        are_same = all(one.connector == self.log and not one.lacks for one in known.logs)
+        return are_known and are_same and len(_parts(self.state.snapshots, known)) <= 1
 
     def _heartbeat_spec(self) -> Any:
         name = self.run.spec.heartbeat
@@ -354,17 +433,19 @@ class _Known:
         until = complete_until(commit, as_of, self._heartbeat(listed_at))
         if until is None:
             return _End(_NOTHING, _NOTHING, whole=False, lacking="none of its changes has a commit time")
-        place = time_place(datetime.fromtimestamp(until, UTC))
-        return _End(place, place, whole=False, lacking=_NO_NEWER)
+        return self._up_to(time_place(datetime.fromtimestamp(until, UTC)), _NO_NEWER)
 
-    def _require_clocks(self) -> None:
+    def _require_clocks(self, most: float = DELIVERY_SECONDS) -> None:
         """Require that no commit time is later than its file: all else is told by comparing the two.
+
+        Args:
+            most: by how many seconds the clocks may differ.
 
         Raises:
             FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
         """
         for entry in _changes_of(self.ledger.all_entries().values()):
-            if moment_of(str(entry.max_commit_ts)) > moment_of(entry.modified) + timedelta(seconds=DELIVERY_SECONDS):
+            if moment_of(str(entry.max_commit_ts)) > moment_of(entry.modified) + timedelta(seconds=most):
                 what = (
                     f"a commit time is later than its file, {entry.max_commit_ts} in {entry.path}: a clock was wrong, "
                     "or times are those of a zone that they do not state"
@@ -377,12 +458,8 @@ class _Known:
         if spec is None or listed_at is None:
             return None
         ledger = Ledger.open(self.run.runtime.storage, Layout.of(self.run.job.roots, spec).state)
-        by = listed_at - timedelta(seconds=DELIVERY_SECONDS)
-        for entries in (ledger.entries, ledger.all_entries):  # the archives only where the newest files are there
-            landed = [one for one in _changes_of(entries().values()) if moment_of(one.modified) <= by]
-            if landed:
-                newest = max(moment_of(str(one.max_commit_ts)) for one in landed)
-                return HeartbeatFacts(commit=newest.timestamp())
+        if landed := _landed(ledger, listed_at):
+            return HeartbeatFacts(commit=max(moment_of(str(one.max_commit_ts)) for one in landed).timestamp())
         return None
 
     def _gaps(self) -> Iterable[tuple[str, str]]:
@@ -433,9 +510,9 @@ class _Known:
         if self.kind == "time":
             return FoundPlaces()
         path = self.run.layout.changes
-        until = None if asked.position is None else place_in(facts.number, asked.position)
-        since = None if asked.time is None else iso(asked.time)
-        rule = _Places(until=until, time_after=since)
+        is_of_log = asked.position is not None and asked.log == self.log
+        until = place_in(facts.number, asked.position or 0, self.log) if is_of_log else None
+        rule = _Places(log=self.log, until=until, time=None if asked.time is None else iso(asked.time))
         found = [*_scanned(tables_of(self.context, path), path, rule), *self._truncates(rule)]
         after = min((one["after"] for one in found if one["after"] is not None), default=None)
         before = max((one["before"] for one in found if one["before"] is not None), default=None)
@@ -460,6 +537,45 @@ def _changes_of(entries: Iterable[FileEntry]) -> list[FileEntry]:
     ]  # fmt: skip
 
 
+def _landed(ledger: Ledger, listed_at: datetime) -> list[FileEntry]:
+    """Change files of a heartbeat that landed so long ago that all before them has landed, of all tables."""
+    by = listed_at - timedelta(seconds=DELIVERY_SECONDS)
+    for entries in (ledger.entries, ledger.all_entries):  # the archives only where the newest files are there
+        landed = [one for one in _changes_of(entries().values()) if moment_of(one.modified) <= by]
+        if landed:
+            return landed
+    return []
+
+
+def _parts(*known: KnownSnapshots | None) -> tuple[str, ...]:
+    """See `CutFacts.parts`."""
+    logs = [log for one in known if one is not None for log in one.logs]
+    return tuple(dict.fromkeys(one.part for one in logs if one.part))
+
+
+@dataclass(frozen=True)
+class _Beats:
+    """The heartbeat of a source whose places are those of commits.
+
+    Attributes:
+        changes: path of its change table.
+    """
+
+    changes: str
+    ledger: Ledger
+    known: KnownSnapshots
+
+    def landed(self, listed_at: datetime) -> list[str]:
+        """The greatest place of each file that landed long ago. Rows of a snapshot say nothing of other tables: it may
+        be taken while changes from before it are not sent yet."""
+        read = {run.position for run in self.known.runs}
+        places = [text_of(one.max_sequence) for one in _landed(self.ledger, listed_at)]
+        return [place for place in places if place is not None and place not in read]
+
+    def scanned(self, context: TableContext, rule: _Places) -> list[Mapping[str, Any]]:
+        return _scanned(tables_of(context, self.changes), self.changes, rule)
+
+
 def _scanned(tables: Tables, path: str, rule: _Places) -> list[Mapping[str, Any]]:
     source = Source.of(tables.existing(path), without_places, [GDDL])
     return [json.loads(report) for report in by_file(tables, {_CHANGES: source}, rule)]
@@ -470,14 +586,15 @@ class _Places:
     """Places of the commits that changes name, of a file; sent to tasks.
 
     Attributes:
-        until: a place, `before` and `own` are of it; None: not asked for.
-        time_after: a time, `after` and `reached` are of it; None: not asked for.
-        time_until: `last` is the last place of changes that were committed by then; None: not asked for.
+        log: of which they are.
+        until: a place, `before`, `own` and `behind` are of it; None: not asked for.
+        time: `after` is the first place of changes that were committed later, `upto` the last of the others, `reached`
+            that of changes that were committed by then; None: not asked for.
     """
 
+    log: LogName
     until: str | None = None
-    time_after: str | None = None
-    time_until: str | None = None
+    time: str | None = None
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         gddl = gddl_fields(rows[_CHANGES])
@@ -487,11 +604,15 @@ class _Places:
         return json.dumps(found).encode()
 
     def found(self, sequence: pa.Array, times: pa.Array, committed: pa.Array | None = None) -> dict[str, str | None]:
-        """`after`, `last`, `reached`, `before`, `own` and `behind` of these changes, see `FoundPlaces`.
+        """`after` and `upto`, and what `FoundPlaces` has, of these changes.
 
         Args:
             committed: which of them are no rows of a snapshot, whose time is that of its reader; None: all.
         """
+        if LOGS[self.log].is_own:
+            place = pc.struct_field(pc.extract_regex(sequence, OWN_COMMIT), "commit")
+            found = {**self._around_time(place, times), "before": None, "own": None, "behind": self._behind(place)}
+            return found | {"reached": self._reached(place, times, committed)}
         parts = pc.extract_regex(sequence, COMMIT_AND_PLACE)
         place, own = pc.struct_field(parts, "commit"), pc.struct_field(parts, "own")
         logs = pc.struct_field(parts, "log")
@@ -499,26 +620,22 @@ class _Places:
         place = pc.binary_join_element_wise(logs, place, "")
         own = pc.binary_join_element_wise(logs, own, "")
         around = self._around(pc.if_else(alone, _NOTHING, place), own)
-        around["reached"] = self._reached(own if committed is None else pc.if_else(committed, own, None), times)
-        return {"after": self._after(place, times), "last": self._last(place, times, alone), **around}
+        return {**self._around_time(place, times), **around, "reached": self._reached(own, times, committed)}
 
-    def _after(self, place: pa.Array, times: pa.Array) -> str | None:
-        if self.time_after is None:
-            return None
-        later = pc.greater(times, pa.scalar(datetime.fromisoformat(self.time_after), times.type))
-        return cast("str | None", pc.min(place.filter(later)).as_py())
+    def _around_time(self, place: pa.Array, times: pa.Array) -> dict[str, str | None]:
+        """A change without a commit time may have been committed at any."""
+        if self.time is None:
+            return {"after": None, "upto": None}
+        later = pc.fill_null(pc.greater(times, pa.scalar(datetime.fromisoformat(self.time), times.type)), False)
+        after, upto = pc.min(place.filter(later)), pc.max(place.filter(pc.invert(later)))
+        return {"after": after.as_py(), "upto": upto.as_py()}
 
-    def _reached(self, own: pa.Array, times: pa.Array) -> str | None:
-        if self.time_after is None:
+    def _reached(self, own: pa.Array, times: pa.Array, committed: pa.Array | None) -> str | None:
+        if self.time is None:
             return None
-        by = pc.less_equal(times, pa.scalar(datetime.fromisoformat(self.time_after), times.type))
+        by = pc.less_equal(times, pa.scalar(datetime.fromisoformat(self.time), times.type))
+        by = by if committed is None else pc.and_(by, committed)
         return cast("str | None", pc.max(own.filter(by)).as_py())
-
-    def _last(self, place: pa.Array, times: pa.Array, alone: pa.Array) -> str | None:
-        if self.time_until is None:
-            return None
-        by = pc.less_equal(times, pa.scalar(datetime.fromisoformat(self.time_until), times.type))
-        return cast("str | None", pc.max(place.filter(pc.and_(by, pc.invert(alone)))).as_py())
 
     def _around(self, place: pa.Array, own: pa.Array) -> dict[str, str | None]:
         """`before` is empty where only the first transaction of the log, which names no commit, is before."""
@@ -526,5 +643,9 @@ class _Places:
             return {"before": None, "own": None, "behind": None}
         before = pc.max(place.filter(pc.less_equal(place, self.until)))
         mine = pc.max(own.filter(pc.equal(place, before)))
-        behind = pc.min(place.filter(pc.greater(place, self.until)))
-        return {"before": before.as_py(), "own": mine.as_py(), "behind": behind.as_py()}
+        return {"before": before.as_py(), "own": mine.as_py(), "behind": self._behind(place)}
+
+    def _behind(self, place: pa.Array) -> str | None:
+        if self.until is None:
+            return None
+        return cast("str | None", pc.min(place.filter(pc.greater(place, self.until))).as_py())

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.consistent_cut import CutKind, EarlierLoad, time_place
 from airflow_gddl.contract.durations import moment_of
+from airflow_gddl.contract.source_logs import LOGS, LogName, epoch_of
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import iso
@@ -27,7 +28,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.cut_changes import last_cut
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import LoadNote, TableState
-from spark_jobs.plan.sequence import COMMIT_AND_PLACE
+from spark_jobs.plan.sequence import COMMIT_AND_PLACE, OWN_COMMIT, place_in_log
 from spark_jobs.plan.source_snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.order import gddl_fields
@@ -49,13 +50,16 @@ def by_any_clock(moment: str | None) -> str:
     return iso(moment_of(moment) + timedelta(seconds=DELIVERY_SECONDS)) if moment else ""
 
 
-def place_of_snapshot(snapshot: SnapshotRun) -> EarlierLoad:
-    """The full load that a snapshot of Debezium is; nothing of it says how far it is complete."""
-    prefix, colon, _ = snapshot.position.rpartition(":")
-    own = snapshot.position.rpartition(".")[2]
+def place_of_snapshot(snapshot: SnapshotRun, log: LogName) -> EarlierLoad:
+    """The full load that a snapshot of Debezium is, as if its rows were those of its place (`SourceLog.is_exact`).
+
+    Nothing of it says how far it is complete.
+    """
+    position, epoch = snapshot.position, epoch_of(snapshot.position)
+    least = place_in_log(position) if LOGS[log].is_own else epoch + position.rpartition(".")[2]
     return EarlierLoad(
-        generation=snapshot.generation, least=f"{prefix}{colon}{own}", complete="", above=snapshot.position,
-        number=int(prefix.removeprefix("log") or 0), loaded_at=by_any_clock(snapshot.since),
+        generation=snapshot.generation, least=least, complete="", above=position,
+        number=int(epoch.removeprefix("log").rstrip(":") or 0), loaded_at=by_any_clock(snapshot.since),
     )  # fmt: skip
 
 
@@ -64,6 +68,7 @@ class KnownTable:
     """What says something of earlier loads.
 
     Attributes:
+        log: whose positions the places are; of `kind` time without a meaning.
         lowest: bound before which nothing is that the tables lack; None: they lack nothing.
         before: bound before which nothing can be in a file.
     """
@@ -71,6 +76,7 @@ class KnownTable:
     run: TableRun
     ledger: Ledger
     kind: CutKind
+    log: LogName
     lowest: str | None
     before: Callable[[str], str]
 
@@ -106,7 +112,7 @@ class KnownTable:
         path = self.run.layout.changes
         source = Source.of(tables.existing(path), without_places, [GDDL])
         newest: dict[int, str] = {}
-        for report in by_file(tables, {_CHANGES: source}, _Newest(self.kind, limits)):
+        for report in by_file(tables, {_CHANGES: source}, _Newest(self.kind, self.log, limits)):
             for generation, place in json.loads(report).items():
                 newest[int(generation)] = max(place, newest.get(int(generation), ""))
         return newest
@@ -118,7 +124,9 @@ class KnownTable:
         if snapshot is not None:
             if self.state.snapshots is None or self.state.snapshots.merged:
                 raise _UnknownError("its snapshot was merged with others")
-            load = place_of_snapshot(snapshot)
+            if not LOGS[self.log].is_exact:
+                raise _UnknownError("its snapshot was read later than its place says")
+            load = place_of_snapshot(snapshot, self.log)
         elif note is not None:
             load = self._noted(note)
         if reads_of(self.run.spec) == "log":
@@ -169,6 +177,7 @@ class _Newest:
     """See `KnownTable._newest`, of a file; sent to tasks."""
 
     kind: CutKind
+    log: LogName
     limits: Mapping[int, _Limit]
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
@@ -187,7 +196,10 @@ class _Newest:
             newest = pc.max(gddl["commit_ts"].filter(counts)).as_py()
             return "" if newest is None else time_place(newest)
         sequence = gddl["sequence"].filter(counts)
-        parts = pc.extract_regex(sequence.filter(pc.greater(sequence, limit.behind)), COMMIT_AND_PLACE)
+        sequence = sequence.filter(pc.greater(sequence, limit.behind))
+        if LOGS[self.log].is_own:
+            return pc.max(pc.struct_field(pc.extract_regex(sequence, OWN_COMMIT), "commit")).as_py() or ""
+        parts = pc.extract_regex(sequence, COMMIT_AND_PLACE)
         log, commit, own = (pc.struct_field(parts, name) for name in ("log", "commit", "own"))
         place = pc.binary_join_element_wise(log, commit, "").filter(pc.not_equal(commit, own))
         return pc.max(place).as_py() or ""

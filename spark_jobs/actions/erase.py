@@ -31,6 +31,7 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import of_key
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, match
+from spark_jobs.features import installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
@@ -183,6 +184,8 @@ class _Erasing:
         run.ledger().forget_delta_logs()
         register.write(known)
         run.report("remembered")
+        for feature in installed_features():
+            feature.expect_erasure(run)
         removed = dict(known.removed)
         for name, count in self._tables():
             removed[name] = removed.get(name, 0) + count

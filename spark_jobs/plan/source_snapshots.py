@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
+from typing import Literal, TypeVar
 
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, LONGEST_TRANSACTION
 
 _COMMIT_AND_PLACE = re.compile(COMMIT_AND_PLACE)
+T = TypeVar("T")
 MOST_NAMED = 64
 """Names that the ledger keeps of each kind; a table with more collections has no snapshot that is known to be whole."""
 
@@ -106,6 +107,21 @@ class Stream:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EventLog:
+    """The source's log that events are of, as far as they tell of commits.
+
+    Attributes:
+        connector: Debezium's name of the connector's kind, such as `sqlserver`.
+        part: of the log, in which the places of commits compare; empty: the kind has none, or these events tell none.
+        lacks: what is missing for changes to have the place of their own commit, in words; empty: nothing.
+    """
+
+    connector: str
+    part: str = ""
+    lacks: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class SnapshotMarks:
     """What the events of one file say of snapshots and of where they come from.
 
@@ -114,6 +130,7 @@ class SnapshotMarks:
         id_types: of the keys of documents, see `documents.id_type`; `shards`: of MongoDB, where events name them.
         servers: of MySQL, on which the changes were made; `streams`: of each table and connector.
         firsts: the earliest changes that are no rows of a snapshot, see `earliest`.
+        logs: those that events are of.
     """
 
     sources: tuple[str, ...] = ()
@@ -124,6 +141,7 @@ class SnapshotMarks:
     servers: tuple[LogServer, ...] = ()
     streams: tuple[Stream, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
+    logs: tuple[EventLog, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
 
 
@@ -166,6 +184,7 @@ class KnownSnapshots:
     servers: tuple[LogServer, ...] = ()
     streams: tuple[Stream, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
+    logs: tuple[EventLog, ...] = ()
     merged: bool = False
 
     @property
@@ -211,6 +230,7 @@ def snapshots_after(
         partitions=_named(known.partitions, (name for mark in marks for name in mark.partitions)),
         id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
         shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
+        logs=_named(known.logs, (log for mark in marks for log in mark.logs)),
         servers=servers_of((*known.servers, *(server for mark in marks for server in mark.servers))),
         streams=streams_of((*known.streams, *(stream for mark in marks for stream in mark.streams))),
         firsts=earliest((*known.firsts, *(first for mark in marks for first in mark.firsts))),
@@ -229,7 +249,7 @@ def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshot
         sources=_named(other.sources, known.sources), collections=_named(other.collections, known.collections),
         partitions=_named(other.partitions, known.partitions), id_types=_named(other.id_types, known.id_types),
         shards=_named(other.shards, known.shards), servers=servers_of((*other.servers, *known.servers)),
-        streams=streams_of((*other.streams, *known.streams)),
+        streams=streams_of((*other.streams, *known.streams)), logs=_named(other.logs, known.logs),
     )  # fmt: skip
 
 
@@ -358,5 +378,5 @@ def _together(parts: Iterable[SnapshotPart]) -> Sequence[SnapshotPart]:
     return [by_position[position] for position in sorted(by_position)]
 
 
-def _named(known: Sequence[str], more: Iterable[str]) -> tuple[str, ...]:
+def _named(known: Sequence[T], more: Iterable[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys((*known, *more)))[:MOST_NAMED]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,17 +27,22 @@ class HeldRows:
     Attributes:
         digest: see `rows_digest`.
         version: of the Delta table that was read.
+        of_key: rows of the key that was asked for.
     """
 
     rows: int
     digest: str
     version: int
+    of_key: int = 0
 
     @classmethod
     def of(cls, reports: list[Any], version: int) -> HeldRows:
         """The sum of reports of parts."""
         digest = together(["0" * 32, *(one["digest"] for one in reports)])
-        return cls(rows=sum(one["rows"] for one in reports), digest=digest, version=version)
+        return cls(
+            rows=sum(one["rows"] for one in reports), digest=digest, version=version,
+            of_key=sum(one.get("of_key", 0) for one in reports),
+        )  # fmt: skip
 
 
 def held(tables: Tables, path: str) -> HeldRows:
@@ -48,11 +53,15 @@ def held(tables: Tables, path: str) -> HeldRows:
     return HeldRows.of(reports, snapshot.log.version)
 
 
-def shown(tables: Tables, rule: ViewRule) -> HeldRows:
-    """The rows of a view of a cut."""
+def shown(tables: Tables, rule: ViewRule, of_key: Callable[[pa.Table], pa.Table] | None = None) -> HeldRows:
+    """The rows of a view of a cut.
+
+    Args:
+        of_key: those of a key among some rows; sent to tasks. None: no key is asked for.
+    """
     snapshot = tables.existing(rule.view.path)
     keys = pa.schema([rule.columns.field(name) for name in rule.view.keys])
-    reports = by_key(tables, {HISTORY: versions(snapshot, rule)}, keys, _Shown(rule))
+    reports = by_key(tables, {HISTORY: versions(snapshot, rule)}, keys, _Shown(rule, of_key))
     return HeldRows.of([json.loads(report) for report in reports], snapshot.log.version)
 
 
@@ -72,9 +81,11 @@ class _Shown:
     """Sent to tasks."""
 
     rule: ViewRule
+    of_key: Callable[[pa.Table], pa.Table] | None
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return report_of(self.rule.rows(rows[HISTORY]))
+        found = self.rule.rows(rows[HISTORY])
+        return report_of(found, of_key=0 if self.of_key is None else self.of_key(found).num_rows)
 
 
 def report_of(rows: pa.Table, **others: Any) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.spec import JobOptions
@@ -42,7 +43,7 @@ def test_a_cut_is_made_listed_repeated_and_dropped(lake: Lake) -> None:
         [(1, 80), (2, 120)],
         [(0, 0), (1, 10)],
     ]
-    assert as_of(lake, "list")[0] == [made]
+    assert as_of(lake, "list")[0] == [{**made, "not_compared": {}}]
     (again,), _ = as_of(lake, "--again", "first", "--prefix", "second")
     assert [one["digest"] for one in again["tables"]] == [one["digest"] for one in made["tables"]]
     assert as_of(lake, "drop", "first")[0] == [{"cut": "first", "tables": ["s.accounts", "s.orders"]}]
@@ -142,3 +143,18 @@ def test_a_table_with_erased_keys_is_said_not_to_be_compared(lake: Lake) -> None
     lake.done(ACCOUNTS, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
     (again,), _ = as_of(lake, "--again", "first", "--prefix", "second")
     assert [one["rows"] for one in again["tables"]] == [1, 2]
+
+
+@pytest.mark.usefixtures("metadata")
+@pytest.mark.parametrize("is_other", [False, True])
+def test_each_table_is_verified_whatever_the_others_are(lake: Lake, is_other: bool) -> None:
+    (made,), _ = as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    accounts, orders = (lake.root / "lake" / one["folder"] for one in made["tables"])
+    if is_other:
+        DeltaTable(str(accounts)).delete("id = 1")
+    for file in orders.rglob("*.parquet"):
+        file.unlink()
+    (found,), said = as_of(lake, "verify", "first", status=1)
+    named = ["different", "equal"] if is_other else ["equal", "different"]
+    assert [found[name] for name in named] == [["s.accounts"], []]
+    assert (found["failed"], "s.orders: [TABLES_MISSING]" in said) == ({"s.orders": "TABLES_MISSING"}, True), said

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_gddl.contract.actions import Erase, Move
 from airflow_gddl.contract.consistent_cut import asked_moment, change_cut, chosen, cut_path, cuts, read_cut
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_rows import make
@@ -119,3 +120,13 @@ def test_changes_of_a_document_are_not_lost(lake: Lake, service: Service) -> Non
     found = read_cut(Storage(), root, "cut")
     assert (found.asked, found.begun_at) == ("of another", "now")
     assert [one.name for one in cuts(Storage(), root)] == ["cut"]
+
+
+def test_a_document_that_others_keep_changing_is_an_error_that_passes(
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuts_of(lake, ACCOUNTS).make("cut", at(5).isoformat())
+    monkeypatch.setattr(Storage, "swap_once", lambda *_: False)
+    with pytest.raises(RetriableError) as found:
+        change_cut(Storage(), lake.roots.lake, "cut", lambda one: replace(one, asked="x"))
+    assert (found.value.code, found.value.where) == ("STATE_CONTENDED", cut_path(lake.roots.lake, "cut"))

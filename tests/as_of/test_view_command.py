@@ -121,9 +121,10 @@ def test_views_are_made_listed_verified_repeated_and_dropped(lake: Lake, catalog
         "gddl.cut": str(lake.root / "lake/_gddl/cuts/first.json"), "gddl.cut.begun": made["begun_at"],
     }  # fmt: skip
     assert f"FROM delta.`{lake.layout(SPECS[1]).history}`" in entry["query"]
-    assert as_of(lake, "list")[0] == [made]
+    assert as_of(lake, "list")[0] == [{**made, "not_compared": {}}]
     (verified,), _ = as_of(lake, "verify", "first")
-    assert verified == {"cut": "first", "equal": ["s.accounts", "s.orders"], "different": [], "not_compared": []}
+    both = ["s.accounts", "s.orders"]
+    assert verified == {"cut": "first", "equal": both, "different": [], "not_compared": [], "failed": {}}
     (again,), _ = as_of(lake, "--again", "first", "--prefix", "second")
     assert [one["digest"] for one in again["tables"]] == [one["digest"] for one in made["tables"]]
     assert catalog.names() == [*views("first"), *views("second")]
@@ -140,10 +141,12 @@ def test_changes_that_come_later_or_late_are_said(lake: Lake, service: Service) 
     service.change(ORDERS, [(at(30), "I", 7, 7)])
     lake.done(SPECS[1])
     assert "lake_s.first__orders was not compared since version" in listed(lake)
+    (document,) = as_of(lake, "list")[0]
+    assert document["not_compared"]["s.orders"].startswith("lake_s.first__orders was not compared since version")
     as_of(lake, "verify", "first")
     assert "was not compared" not in listed(lake)
     rewrite(lake, service)
-    said = as_of(lake, "verify", "first", status=2)[1]
+    said = as_of(lake, "verify", "first", status=1)[1]
     assert ("[CUT_NOT_SAME]" in said, "s.orders of first have other rows" in said) == (True, True)
     assert "first__orders was not compared since version" in listed(lake)
     assert "[CUT_NOT_SAME]" in as_of(lake, "--again", "first", "--prefix", "second", status=2)[1]
@@ -340,7 +343,8 @@ def test_a_key_that_is_erased_while_a_cut_is_verified_is_no_difference(
     finished = _Lake.finished
     monkeypatch.setattr(_Lake, "finished", erased)
     (verified,), _ = as_of(lake, "verify", "first")
-    assert verified == {"cut": "first", "equal": ["s.orders"], "different": [], "not_compared": ["s.accounts"]}
+    left = {"different": [], "not_compared": ["s.accounts"], "failed": {}}
+    assert verified == {"cut": "first", "equal": ["s.orders"], **left}
 
 
 @pytest.mark.usefixtures("service")
@@ -379,4 +383,4 @@ def test_tables_of_a_cut_are_verified_too(lake: Lake) -> None:
     (made,), _ = as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
     assert as_of(lake, "verify", "first")[0][0]["equal"] == ["s.accounts", "s.orders"]
     DeltaTable(str(lake.root / "lake" / made["tables"][0]["folder"])).delete("id = 1")
-    assert "s.accounts of first have other rows" in as_of(lake, "verify", "first", status=2)[1]
+    assert "s.accounts of first have other rows" in as_of(lake, "verify", "first", status=1)[1]

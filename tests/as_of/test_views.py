@@ -27,6 +27,7 @@ from tests.as_of.test_of_topics import Connector
 from tests.conftest import LocalPort
 from tests.harness.examples import at_random
 from tests.harness.lake import TIER, Lake
+from tests.spark.children import killed_child
 
 Row = dict[str, Any]
 ORDERS = spec_of("orders", history=True, sweep_after="0s", sweep_limit=1.0)
@@ -377,6 +378,35 @@ def test_each_erased_key_is_counted(lake: Lake, service: Service) -> None:
     entries = [cuts.stored(name).tables[0] for name in ("view", "table")]
     assert [(entry.rows, entry.erased) for entry in entries] == [(1, 2), (1, 2)]
     assert [row["id"] for row in in_duckdb(entries[0])] == [4]
+
+
+def test_rows_that_a_late_file_removes_are_not_counted_as_erased(lake: Lake, service: Service) -> None:
+    """What it has changed is still a difference: the digest of the document stays."""
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    cut = cuts.make("cut", at(3).isoformat(), reader="duckdb")
+    service.sequence, service.files["s.orders"] = 0, 0
+    service.change(ORDERS, [(at(1), "U", 1, 10), (at(2), "D", 2, None), (at(2), "D", 3, None), (at(3), "I", 4, 4)])
+    lake.done(ORDERS)
+    lake.done(ORDERS, JobOptions(action=Erase(key={"id": "4"}, asked_by="x")))
+    (entry,) = cuts.stored("cut").tables
+    assert [row["id"] for row in in_duckdb(entry)] == [1]
+    assert (entry.rows, entry.erased, entry.erasing) == (2, 1, ())
+    assert entry.digest == cut.tables[0].digest != compared(cuts, cut)
+
+
+@pytest.mark.parametrize("step", ["changes", "history"])
+def test_an_erasure_that_was_killed_counts_a_key_once(lake: Lake, service: Service, step: str) -> None:
+    lake.done(ORDERS)
+    cuts = cuts_of(lake, ORDERS)
+    cuts.make("cut", at(3).isoformat(), reader="duckdb")
+    erase = JobOptions(action=Erase(key={"id": "4"}, asked_by="x"))
+    assert killed_child(lake.job([ORDERS], erase, run_id="dies"), step).status == -9
+    (noted,) = cuts.stored("cut").tables
+    assert (noted.rows, noted.erased, len(noted.erasing)) == (2, 1, 1)
+    lake.done(ORDERS, erase)
+    (entry,) = cuts.stored("cut").tables
+    assert (entry.rows, entry.erased, entry.erasing, entry.digest) == (2, 1, (), "")
 
 
 def test_a_key_that_is_erased_before_the_document_knows_the_rows_is_noted(lake: Lake, service: Service) -> None:

@@ -232,6 +232,7 @@ OF_PAGES = {
     "as-of.md": {
         "`CUT_BEFORE_LOAD`": "as_of/test_by_time.py::test_a_table_that_was_loaded_again_has_cuts_of_each_load",
         "- Not known are loads": "as_of/test_loaded_again.py::test_a_reload_from_the_files_lets_nothing_be_known",
+        "an earlier release": "as_of/test_of_commits.py::test_files_that_an_earlier_release_has_read_are_refused",
     },
     "tasks/add-a-table.md": {
         "`KEYS_SHARED`": "one_task/test_new_keys.py::test_rows_of_a_full_load_that_share_a_key_are_counted",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -14,15 +15,31 @@ from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.rules.erasure import WantedKey
+from spark_jobs.rules.erasure import WantedKey, with_key
 from spark_jobs.rules.view_rows import ViewRule
-from spark_jobs.tables.held_rows import shown
+from spark_jobs.tables.held_rows import HeldRows, shown
 
 if TYPE_CHECKING:
+    from spark_jobs.tables.delta_tables import Tables
     from spark_jobs.tables.one_task import TablesEngine
 
 
 class ConsistentCuts(Feature):
+    def expect_erasure(self, run: TableRun) -> None:
+        """Count the rows that views have of the key: once it is erased, nothing tells them from rows that a file which
+        was written again has removed."""
+        storage, lake = run.runtime.storage, run.job.roots.lake
+        for cut in cuts(storage, lake):
+            entry = cut.of(run.spec.table)
+            if entry is None or entry.view is None or entry.rows is None or entry.keys != key_forms(run.spec):
+                continue
+            if _hash_of(run) in entry.erasing or (tables := _history_of(run, entry)) is None:
+                continue
+            schema = run.context().stored_schema(run.ledger().state)
+            of_key = partial(with_key, schema=schema, key=_wanted(run).stored)
+            found = shown(tables, ViewRule.of(entry.view, entry.columns), of_key)
+            change_cut(storage, lake, cut.name, partial(_expected, entry.folder, _hash_of(run), found))
+
     def forget_rows(self, run: TableRun) -> None:
         """Remove the erased key from the tables of cuts; their documents say so.
 
@@ -35,7 +52,7 @@ class ConsistentCuts(Feature):
             if entry is None:
                 continue
             if entry.view is not None:
-                _note_view(run, cut, entry)
+                _of_view(run, cut, entry)
                 continue
             context = run.context()
             path = join(lake, entry.folder)
@@ -45,8 +62,7 @@ class ConsistentCuts(Feature):
                 others.append(cut.name)
                 continue
             schema = context.stored_schema(run.ledger().state)
-            wanted = WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key, KEY_CODE)
-            if removed := context.engine.eraser(context).remove_key(path, schema, wanted.stored):
+            if removed := context.engine.eraser(context).remove_key(path, schema, _wanted(run).stored):
                 change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
         if others:
             what = (
@@ -66,41 +82,83 @@ class ConsistentCuts(Feature):
 FEATURE = ConsistentCuts()
 
 
-def _note_view(run: TableRun, cut: Cut, entry: CutTable) -> None:
-    """Let the document say which rows a view has lost: those that its history has."""
+def _of_view(run: TableRun, cut: Cut, entry: CutTable) -> None:
+    """Once the key is erased, let a view that was not there before say that it has lost rows."""
     storage, lake = run.runtime.storage, run.job.roots.lake
-    view = require_view(entry)
     if entry.rows is None:
         change_cut(storage, lake, cut.name, partial(_stale, entry.folder))
-        return
-    context = run.context()
-    if view.path != run.layout.history or not context.engine.tables.exists(view.path):
-        return
-    tables = cast("TablesEngine", context.engine).whole_tables_of(context, view.path)
-    removed = entry.rows - shown(tables, ViewRule.of(view, entry.columns)).rows
-    if removed > 0:
-        change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
+    elif (erasure := _hash_of(run)) in entry.erasing:
+        change_cut(storage, lake, cut.name, partial(_erased, entry.folder, erasure))
+    elif (tables := _history_of(run, entry)) is not None:
+        removed = entry.rows - shown(tables, ViewRule.of(require_view(entry), entry.columns)).rows
+        if removed > 0:
+            change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
+
+
+def _history_of(run: TableRun, entry: CutTable) -> Tables | None:
+    """The tables to read a view's history by; None: it is at another place, or gone."""
+    context, path = run.context(), require_view(entry).path
+    if path != run.layout.history or not context.engine.tables.exists(path):
+        return None
+    return cast("TablesEngine", context.engine).whole_tables_of(context, path)
+
+
+def _wanted(run: TableRun) -> WantedKey:
+    schema = run.context().stored_schema(run.ledger().state)
+    return WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key, KEY_CODE)
+
+
+def _hash_of(run: TableRun) -> str:
+    """As the record of the erasure has it."""
+    return run.context().erasures.salted().hash_of(_wanted(run).stored)
 
 
 def _stale(folder: str, cut: Cut) -> Cut:
     """With a view that is proven meanwhile, and has to be proven again."""
-    tables = (
-        replace(one, view=replace(one.view, is_stale=True)) if one.folder == folder and one.view else one
-        for one in cut.tables
+    return _with(folder, cut, lambda one: replace(one, view=one.view and replace(one.view, is_stale=True)))
+
+
+def _expected(folder: str, erasure: str, found: HeldRows, cut: Cut) -> Cut:
+    """With the rows of a view that an erasure is about to remove.
+
+    Args:
+        found: what the view shows now; where that is not what it was made with, its digest stays, so that the
+            difference is found whatever is erased.
+    """
+
+    def counted(one: CutTable) -> CutTable:
+        if erasure in one.erasing or one.rows is None:
+            return one
+        digest = "" if found.of_key and found.digest == one.digest else one.digest
+        return replace(
+            one, rows=one.rows - found.of_key, erased=one.erased + found.of_key, digest=digest,
+            erasing=(*one.erasing, erasure),
+        )  # fmt: skip
+
+    return _with(folder, cut, counted)
+
+
+def _erased(folder: str, erasure: str, cut: Cut) -> Cut:
+    """With an erasure that has ended."""
+    return _with(
+        folder, cut, lambda one: replace(one, erasing=tuple(other for other in one.erasing if other != erasure))
     )
-    return replace(cut, tables=tuple(tables))
 
 
 def _without(folder: str, removed: int, cut: Cut) -> Cut:
     """With so many rows fewer of a table; what is not made yet has no number of rows."""
 
-    tables = (
-        replace(one, rows=None if one.rows is None else one.rows - removed, digest="", erased=one.erased + removed)
-        if one.folder == folder else one
-        for one in cut.tables
-    )  # fmt: skip
-    return replace(cut, tables=tuple(tables))
+    def less(one: CutTable) -> CutTable:
+        rows = None if one.rows is None else one.rows - removed
+        return replace(one, rows=rows, digest="", erased=one.erased + removed)
+
+    return _with(folder, cut, less)
 
 
 def _named(folder: str, table: str, cut: Cut) -> Cut:
-    return replace(cut, tables=tuple(replace(one, table=table) if one.folder == folder else one for one in cut.tables))
+    return _with(folder, cut, lambda one: replace(one, table=table))
+
+
+def _with(folder: str, cut: Cut, change: Callable[[CutTable], CutTable]) -> Cut:
+    """With one table changed."""
+    return replace(cut, tables=tuple(change(one) if one.folder == folder else one for one in cut.tables))
