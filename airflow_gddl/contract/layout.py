@@ -30,6 +30,16 @@ def below(root: str, path: str) -> str:
     return path.removeprefix(f"{root.rstrip('/')}/")
 
 
+def same_place(location: str) -> str:
+    """A location in normal form, for comparison: no `file:`, `s3a` as `s3`, no slash at the end."""
+    text = location.removeprefix("file:")
+    if location != text:
+        text = "/" + text.lstrip("/")
+    for scheme in ("s3a://", "s3n://"):
+        text = text.replace(scheme, "s3://", 1) if text.startswith(scheme) else text
+    return text.rstrip("/")
+
+
 def table_url(path: str) -> str:
     """A table's path as readers of Delta take it: they parse a URL, in which `#` and `?` end a path, and decode it."""
     return path.replace("%", "%25").replace("#", "%23").replace("?", "%3F") if "://" in path else path

@@ -13,6 +13,8 @@ from airflow_gddl.contract.errors import GddlError, documented
 
 State = Literal["PASS", "FAIL", "NOT TRIED"]
 Origin = Literal["here", "worker", "triggerer", "dag processor"]
+Row = tuple[str | None, ...]
+"""A row that an engine of a platform gives, as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +140,7 @@ CHECKS: Mapping[str, Check] = {
         remedy=f"see the code that the message names, and {documented('catalogs.md')}",
     ),
     "catalog.register": _check(
-        "a job registers a table, and the catalog has it",
+        "jobs register a table in a catalog of each kind, and each catalog has it",
         failure_code="PLATFORM_NOT_REGISTERED",
         remedy=f"see the code that the message names, and {documented('catalogs.md')}",
     ),
@@ -170,7 +172,7 @@ REASONS: Mapping[str, str] = {
     "job-here": "jobs are processes of this machine, which has no tokens",
     "no-airflow": "only a DAG can try it: --dag FILE writes one",
     "no-catalog": "the metadata names no catalog",
-    "no-glue": "the metadata names no catalog of the kind glue, or the lake is not in S3",
+    "no-glue": "the metadata names no catalog in Glue, or the lake is not in S3",
     "no-java": "no Java was found for jobs on this machine",
     "no-kill": "no request to this platform kills a job; end one by hand, and start it again",
     "no-package": "a package that it needs is not installed here",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import signal
@@ -23,13 +22,16 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.codec import to_document
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.extensions import CATALOGS
+from airflow_gddl.contract.features import folders
 from airflow_gddl.contract.java import find_java
-from airflow_gddl.contract.layout import Layout, join, spec_path
+from airflow_gddl.contract.layout import Layout, join, same_place, spec_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, TierSpec
-from airflow_gddl.platform_check.catalog_entries import ENTRIES, Entries
-from airflow_gddl.platform_check.checks import FoundError, NotTriedError
+from airflow_gddl.platform_check.catalog_entries import Entries, begin, database_of, to_register
+from airflow_gddl.platform_check.checks import FoundError, NotTriedError, Row
+from airflow_gddl.platform_check.glue_entries import GlueEntries
 from airflow_gddl.platform_check.place import CheckContext
 from airflow_gddl.runners.child import Stopped, nothing
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerSettings, SubmissionContext, make_platform, make_runner
@@ -53,7 +55,9 @@ MERGED = "nyc.planes"
 REGISTERED = "nyc.airlines"
 """The table that is registered in a catalog; all of its columns are text."""
 KILLED, SPARK, CATALOG = "lake-killed", "lake-spark", "lake-catalog"
-"""Lakes of their own for the job that is killed, for Spark's MERGE, and for a catalog."""
+"""Lakes of their own for the job that is killed, for Spark's MERGE, and, with its name, for each catalog."""
+OF_GLUE = ("glue", "iceberg_glue")
+"""Kinds of catalogs that Athena reads."""
 
 
 @dataclass
@@ -79,31 +83,24 @@ class JobChecks:
     Attributes:
         handles: remote runs that may be going on.
         lakes: names of lakes whose tables are compared with the source.
-        entries: those of a catalog, which are to be removed.
-        is_registered: whether the catalog has the table.
+        registered: entries by the name of the catalog that has the table.
     """
 
     context: CheckContext
     handles: list[Handle] = field(default_factory=list)
     lakes: list[str] = field(default_factory=lambda: ["lake"])
-    entries: Entries | None = None
-    is_registered: bool = False
+    registered: dict[str, Entries] = field(default_factory=dict)
     _source: Any = None
     _landed: int = -1
     _tables: tuple[TableSpec, ...] = ()
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def close(self) -> list[str]:
-        """Stop what is going on, and remove entries of catalogs and files of this machine; return what is left."""
+        """Stop what is going on, and remove files of this machine; return what is left."""
         left = [text for handle in self.handles if (text := self._still_going(handle))]
         self.handles.clear()
         if self._scratch is not None:
             self._scratch.cleanup()
-        try:
-            if self.entries is not None:
-                self.entries.remove()
-        except Exception as error:  # noqa: BLE001 - whatever the catalog answers is what is left
-            left.append(f"the database {self.database} of the catalog is left: {error}")
         return left
 
     def _still_going(self, handle: Handle) -> str:
@@ -183,46 +180,71 @@ class JobChecks:
         return f"{self._compare(SPARK, spec):,} rows merged by Spark"
 
     def register(self) -> str:
-        named = {name: spec for name, spec in self.context.loaded.catalogs.items() if spec.kind in ENTRIES}
+        named = to_register(self.context.loaded.catalogs)
         if not named:
-            raise NotTriedError("registration" if self.context.loaded.catalogs else "no-catalog")
+            raise NotTriedError("no-catalog")
         self._land(ROUNDS)
-        name, spec = next(iter(named.items()))
-        entries = ENTRIES[spec.kind](spec, self.database, self.context.cli.environ)
-        if entries.tables():
-            raise FoundError(f"the database {self.database} is there, and has tables")
-        self.entries = entries
+        untried: list[NotTriedError] = []
+        wrong: list[FoundError] = []
+        for name in named:
+            try:
+                self.registered[name] = self._register_in(name)
+            except NotTriedError as error:
+                untried.append(error)
+            except (FoundError, GddlError) as error:
+                cause = error.code if isinstance(error, GddlError) else error.cause
+                wrong.append(FoundError(f"{name}: {str(error).rstrip('.')}", cause))
+        if wrong:
+            raise FoundError("; ".join(map(str, wrong)), wrong[0].cause)
+        if untried:
+            detail = f": {untried[0].detail}" if untried[0].detail else ""
+            raise NotTriedError(untried[0].reason, f"{len(untried)} of {len(named)}{detail}")
+        return f"{len(named)} registered, and found in the catalog"
+
+    def _register_in(self, name: str) -> Entries:
+        """Entries of the catalog, which has the table now.
+
+        Raises:
+            NotTriedError: as `catalog_entries.begin`, and `time`.
+            FoundError: it does not have it, or the database was there before.
+            GddlError: as `Entries`.
+        """
+        entries = begin(self.context, name, is_remote=self._is_remote)
+        spec = self.context.loaded.catalogs[name]
         (row,) = (replace(one, catalog=name, depends_on=()) for one in self._tables if one.table == REGISTERED)
-        spec = replace(spec, database=self.database, table="{table}", tables=("replica",))
-        job = replace(self.job(lake=CATALOG, tables=(row,)), catalogs={name: spec})
+        is_iceberg = CATALOGS.get(spec.kind).is_iceberg
+        row = replace(row, iceberg=is_iceberg)
+        database = database_of(self.context.place.root, name)
+        spec = replace(spec, database=database, table="{table}", tables=("replica",))
+        job = replace(self.job(lake=f"{CATALOG}-{name}", tables=(row,)), catalogs={name: spec})
         (result,) = self._succeed(job)
         for warning in result.warnings:
-            if warning.code.startswith("CATALOG_"):
+            if warning.code.startswith(("CATALOG_", "PACKAGE_")):
                 raise FoundError(warning.message, warning.code)
-        wanted = {row.name: Layout.of(job.roots, row).replica}
-        if (found := entries.tables()) != wanted:
-            raise FoundError(f"the catalog has {dict(found)}, not {wanted}")
-        self.is_registered = True
-        return "registered, and found in the catalog"
+        shown = folders(job.roots.lake, row, "replica").values()
+        place = next(iter(shown)) if is_iceberg else Layout.of(job.roots, row).replica
+        wanted = {row.name: same_place(place)}
+        found = {table: same_place(location) for table, location in (entries.tables() or {}).items()}
+        if found != wanted:
+            raise FoundError(f"the catalog has {found}, not {wanted}")
+        return entries
 
     def athena(self) -> str:
-        if not self.context.on_s3 or not any(one.kind == "glue" for one in self.context.loaded.catalogs.values()):
+        """Every catalog in Glue that has the table is asked."""
+        named = [name for name, spec in to_register(self.context.loaded.catalogs).items() if spec.kind in OF_GLUE]
+        if not self.context.on_s3 or not named:
             raise NotTriedError("no-glue")
-        if self.entries is None or not self.is_registered:
-            raise NotTriedError("failed")
-        truth = self._source.truth(REGISTERED)
-        columns = ", ".join(f'"{name}"' for name in truth.schema.names)
-        sql = f'SELECT {columns} FROM "{REGISTERED.partition(".")[2]}"'  # noqa: S608 - names of the demo's own table
-        rows = self.entries.query(sql, self.context.place.below("athena"), self.context.seconds_left)
-        wanted = [tuple(row.values()) for row in truth.to_pylist()]
-        if sorted(rows, key=str) != sorted(wanted, key=str):
-            raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
-        return f"{len(rows)} rows are those of the source"
-
-    @property
-    def database(self) -> str:
-        """Name of the database of a catalog that this check makes."""
-        return database_of(self.context.place.root)
+        rows = 0
+        for name in named:
+            entries = self.registered.get(name)
+            if not isinstance(entries, GlueEntries):
+                raise NotTriedError("failed")
+            truth = self._source.truth(REGISTERED)
+            columns = ", ".join(f'"{column}"' for column in truth.schema.names)
+            sql = f'SELECT {columns} FROM "{REGISTERED.partition(".")[2]}"'  # noqa: S608 - names of the demo's own table
+            output = self.context.place.below("athena", name)
+            rows += _are_equal(entries.query(sql, output, self.context.seconds_left), truth)
+        return f"{rows} rows are those of the source"
 
     # The demo's tables
 
@@ -426,9 +448,16 @@ class JobChecks:
             self.handles.append(handle)
 
 
-def database_of(root: str) -> str:
-    """Name of the database that the check in this folder makes in a catalog."""
-    return f"gddl_check_{hashlib.blake2b(root.encode(), digest_size=6).hexdigest()}"
+def _are_equal(rows: Sequence[Row], truth: Any) -> int:
+    """How many rows an engine gave, which are those of the source, whose columns are all text.
+
+    Raises:
+        FoundError: they are not.
+    """
+    wanted = [tuple(row.values()) for row in truth.to_pylist()]
+    if sorted(rows, key=str) != sorted(wanted, key=str):
+        raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
+    return len(rows)
 
 
 @dataclass

@@ -161,8 +161,8 @@ def of_nobody(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
 
 
-def remove(context: CheckContext) -> str:
-    """Remove the folder of the check; return the finding.
+def remove(context: CheckContext) -> None:
+    """Remove the folder of the check.
 
     Raises:
         FoundError: what is left, and how to remove it.
@@ -177,7 +177,6 @@ def remove(context: CheckContext) -> str:
         raise FoundError(f"{root} is still there. {by_hand(root)}")
     if not context.on_s3:
         context.store.prune(root, context.place.lake)
-    return "removed"
 
 
 def _empty(store: Storage, root: str) -> None:
