@@ -17,7 +17,8 @@ from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.catalog_entries import entries_of, noted, to_register
 from airflow_gddl.platform_check.checks import Outcome
 from airflow_gddl.platform_check.dag_file import DAG_ID, write_dag
-from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.platform_check.databricks_sql import WAREHOUSE, is_workspace_known
+from airflow_gddl.platform_check.job_checks import OF_DATABRICKS, OF_GLUE, JobChecks
 from airflow_gddl.platform_check.place import Bounds, CheckContext, by_hand, context_of, dollars, of_earlier_checks
 from airflow_gddl.platform_check.report import is_report, report, show, summary, text
 from airflow_gddl.runners.child import Stopped, handling, unstoppable
@@ -175,12 +176,30 @@ def announcement(made: CheckContext, *, processes: int = 1) -> list[str]:
     lines = [
         f"making the checks in {made.place.root}, and removing it",
         f"{limit}, {requests}{processes * bounds.objects:,} objects, {jobs}",
+        *_engines(made),
     ]
     try:
         others = of_earlier_checks(made.store, made.place)
     except Exception:  # noqa: BLE001 - the checks themselves say what is wrong
         others = []
     return [*lines, *(_left(made, root) for root in others)]
+
+
+def _engines(made: CheckContext) -> list[str]:
+    """What engines of the platform read and cost, beside jobs."""
+    kinds, environ = {spec.kind for spec in made.loaded.catalogs.values()}, made.cli.environ
+    lines = []
+    if made.on_s3 and kinds.intersection(OF_GLUE):
+        lines.append("at most: a query of some kilobytes by Athena for each kind of catalog in Glue, charged as 10 MB")
+    if OF_DATABRICKS in kinds and is_workspace_known(made.loaded.runner, environ):
+        named = environ.get(WAREHOUSE, "").strip()
+        which = (
+            f"the SQL warehouse {named}, which is started where it is stopped, and charged until it stops by itself"
+            if named
+            else "a SQL warehouse that runs already, which is charged as long as it runs; none is started"
+        )
+        lines.append(f"at most: one statement in {which}")
+    return lines
 
 
 def _left(made: CheckContext, root: str) -> str:

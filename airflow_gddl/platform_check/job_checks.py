@@ -29,6 +29,7 @@ from airflow_gddl.contract.java import find_java
 from airflow_gddl.contract.layout import Layout, join, same_place, spec_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, TierSpec
+from airflow_gddl.platform_check import databricks_sql
 from airflow_gddl.platform_check.catalog_entries import Entries, begin, database_of, to_register
 from airflow_gddl.platform_check.checks import FoundError, NotTriedError, Row
 from airflow_gddl.platform_check.glue_entries import GlueEntries
@@ -58,6 +59,8 @@ KILLED, SPARK, CATALOG = "lake-killed", "lake-spark", "lake-catalog"
 """Lakes of their own for the job that is killed, for Spark's MERGE, and, with its name, for each catalog."""
 OF_GLUE = ("glue", "iceberg_glue")
 """Kinds of catalogs that Athena reads."""
+OF_DATABRICKS = "unity"
+"""Kind of the catalog that Databricks reads."""
 
 
 @dataclass
@@ -245,6 +248,25 @@ class JobChecks:
             output = self.context.place.below("athena", name)
             rows += _are_equal(entries.query(sql, output, self.context.seconds_left), truth)
         return f"{rows} rows are those of the source"
+
+    def databricks_sql(self) -> str:
+        loaded, environ = self.context.loaded, self.context.cli.environ
+        named = [name for name, spec in to_register(loaded.catalogs).items() if spec.kind == OF_DATABRICKS]
+        if not named or not databricks_sql.is_workspace_known(loaded.runner, environ):
+            raise NotTriedError("no-workspace")
+        (name,) = named
+        if name not in self.registered:
+            raise NotTriedError("failed")
+        declared = loaded.runners.get(loaded.runner, {})
+        client = databricks_sql.connect(loaded.runner, declared, self.context.connections)
+        warehouse = databricks_sql.warehouse(client, environ)
+        truth = self._source.truth(REGISTERED)
+        columns = ", ".join(f"`{column}`" for column in truth.schema.names)
+        parts = (loaded.catalogs[name].catalog_name, database_of(self.context.place.root, name))
+        table = ".".join(f"`{part}`" for part in (*parts, REGISTERED.partition(".")[2]))
+        sql = f"SELECT {columns} FROM {table}"  # noqa: S608 - a name of the metadata, and the demo's own
+        rows = databricks_sql.query(client, sql, warehouse, self.context.seconds_left)
+        return f"{_are_equal(rows, truth)} rows are those of the source"
 
     # The demo's tables
 
@@ -498,4 +520,5 @@ def probes(checks: JobChecks) -> Mapping[str, Callable[[CheckContext], str]]:
         "tables.spark": lambda _: checks.spark(),
         "catalog.register": lambda _: checks.register(),
         "tables.athena": lambda _: checks.athena(),
+        "tables.databricks_sql": lambda _: checks.databricks_sql(),
     }

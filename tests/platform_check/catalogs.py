@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
+from unittest import mock
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from airflow_gddl.platform_check.place import CheckContext
+from airflow_gddl.simulate.table import read_replica
 from tests.catalogs import hive_server, iceberg_server
 from tests.catalogs.unity_server import UnityWorld, unity_server
 from tests.platform_check import aws_services
@@ -131,6 +135,35 @@ def _table(database: str) -> Any:
         tableName="mine", dbName=database, owner="", sd=storage, partitionKeys=[], parameters={"EXTERNAL": "TRUE"},
         tableType="EXTERNAL_TABLE"
     )  # fmt: skip
+
+
+@contextmanager
+def warehouses(ground: Ground, **states: str) -> Iterator[tuple[Ground, Any]]:
+    """A ground with a catalog of Unity, and warehouses of these states that read its tables."""
+    from databricks.sdk.service.sql import State  # noqa: PLC0415 - of these tests alone
+
+    from devtools.fake_databricks.sql import FakeSql  # noqa: PLC0415 - needs the SDK
+
+    with catalog("unity", ground) as served:
+
+        def read(*names: str) -> list[dict[str, Any]]:
+            location = of_unity(served).tables[".".join(names)]["storage_location"]
+            rows: list[dict[str, Any]] = read_replica(unquote(location.removeprefix("file://")), {}).to_pylist()
+            return rows
+
+        yield served.ground(ground), FakeSql(read, {name: State(state) for name, state in states.items()})
+
+
+@contextmanager
+def in_workspace(ground: Ground, **states: str) -> Iterator[tuple[CheckContext, Any]]:
+    """A context with local jobs, and the warehouses of the workspace that the environment names."""
+    from devtools.fake_databricks.server import serving  # noqa: PLC0415 - needs the SDK
+
+    with warehouses(ground, **states) as (there, sql), serving(["false"]) as server:
+        server.sql = sql
+        login = {"DATABRICKS_HOST": server.workspace.url, "DATABRICKS_TOKEN": server.token}
+        with mock.patch.dict(os.environ, login):
+            yield replace(there, environ={**there.environ, **login}).context(), sql
 
 
 def of_unity(served: Served) -> UnityWorld:

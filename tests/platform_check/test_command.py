@@ -20,7 +20,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.platform_check import command, course
 from airflow_gddl.platform_check.catalog_entries import database_of
-from airflow_gddl.platform_check.checks import BEYOND, CHECKS, STORAGE
+from airflow_gddl.platform_check.checks import CHECKS, STORAGE
 from airflow_gddl.platform_check.command import announcement
 from airflow_gddl.platform_check.dag_file import write_dag
 from airflow_gddl.platform_check.place import FOLDER, Bounds, by_hand, dollars
@@ -53,7 +53,7 @@ def test_a_failure_is_shown_with_code_and_remedy_and_all_is_removed(
     assert "[PLATFORM_JOB_FAILED]" in shown.out
     assert "Remedy: " in shown.out
     found = results(ground)
-    assert list(found) == [*(name for name in CHECKS if name != "cleanup"), *BEYOND, "cleanup"]
+    assert list(found) == [*(name for name in CHECKS if name != "cleanup"), "cleanup"]
     assert found["job.load"]["cause"] == "JOB_DIED"
     assert {found[name]["result"] for name in STORAGE if name != "storage.denied"} == {"PASS"}
     assert {found[name]["reason"] for name in ("job.cancel", "job.resume", "tables.rows", "tables.spark")} == {"failed"}
@@ -73,7 +73,7 @@ def test_the_bound_is_said_first(ground: Ground, capsys: pytest.CaptureFixture[s
 def test_json_is_a_line_for_each_check(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
     assert quick(ground, "--json") == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {line["check"] for line in lines} == {*CHECKS, *BEYOND}
+    assert {line["check"] for line in lines} == set(CHECKS)
     (load,) = (line for line in lines if line["check"] == "job.load")
     assert (load["state"], load["code"], load["cause"]) == ("FAIL", "PLATFORM_JOB_FAILED", "JOB_DIED")
 
@@ -149,7 +149,7 @@ def test_the_time_limit_leaves_checks_untried(ground: Ground) -> None:
     assert time.monotonic() - began >= 6
     found = results(ground)
     later = [name for name in found if name.startswith(("job.", "tables.", "catalog.register"))]
-    assert {found[name]["reason"] for name in later} <= {"time", "failed", "engine"}
+    assert {found[name]["reason"] for name in later} <= {"time", "failed"}
     assert found["job.load"]["reason"] == "time"
     assert found["cleanup"]["result"] == "PASS"
 

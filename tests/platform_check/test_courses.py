@@ -21,11 +21,13 @@ from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.runners.child import Stopped, stoppable
 from airflow_gddl.runners.interface import JobOutcome
 from tests.harness.waiting import wait_for
+from tests.platform_check import catalogs
 from tests.platform_check.ground import Ground, outcomes
 from tests.platform_check.platforms import DeafGlue, ForgetfulGlue, GlueConnections, on_emr, on_glue, on_workspace
 from tests.s3.faulty import Way
 
-JOBS = tuple(name for name in CHECKS if name.startswith(("job.", "tables.")) and name != "tables.athena")
+OF_ENGINES = ("tables.athena", "tables.databricks_sql")
+JOBS = tuple(name for name in CHECKS if name.startswith(("job.", "tables.")) and name not in OF_ENGINES)
 WITHOUT_SPARK = tuple(name for name in JOBS if name != "tables.spark")
 
 
@@ -160,6 +162,13 @@ def test_runs_of_a_workspace(ground: Ground) -> None:
         found = outcomes(made, *WITHOUT_SPARK)
     passed = dict.fromkeys((*WITHOUT_SPARK, "cleanup"), "PASS")
     assert states(found) == {**passed, "job.killed": "no-kill"}
+
+
+def test_a_warehouse_of_the_workspace_reads_a_table_of_its_jobs(ground: Ground) -> None:
+    pytest.importorskip("databricks.sdk")
+    with catalogs.warehouses(ground, one="RUNNING") as (there, sql), on_workspace(there, sql=sql) as made:
+        wanted = ("catalog.register", "tables.databricks_sql")
+        assert states(outcomes(made, *wanted)) == dict.fromkeys((*wanted, "cleanup"), "PASS")
 
 
 @pytest.mark.deep
