@@ -105,7 +105,7 @@ CHECKS: Mapping[str, Check] = {
         remedy="grant the right to stop runs; end the run by hand",
     ),
     "job.killed": _check(
-        "a job that was killed fails its tables with JOB_DIED",
+        "a job that was killed fails its tables with a code that says so",
         failure_code="PLATFORM_KILL_UNNOTICED",
         remedy="report it with the runner's settings",
     ),
@@ -178,7 +178,6 @@ REASONS: Mapping[str, str] = {
     "no-catalog": "the metadata names no catalog",
     "no-glue": "the metadata names no catalog in Glue, or the lake is not in S3",
     "no-java": "no Java was found for jobs on this machine",
-    "no-kill": "no request to this platform kills a job; end one by hand, and start it again",
     "no-package": "a package that it needs is not installed here",
     "no-warehouse": "no SQL warehouse runs; name one in DATABRICKS_WAREHOUSE_ID, which is then started at its price",
     "no-workspace": "the metadata names no catalog of the kind unity, or no Databricks workspace is known",

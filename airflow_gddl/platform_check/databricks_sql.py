@@ -16,7 +16,7 @@ WAREHOUSE = "DATABRICKS_WAREHOUSE_ID"
 """Variable, of Databricks' own tools, that names a warehouse: it is started where it is stopped."""
 _RUNNER, _CONNECTION = "databricks", "databricks_conn_id"
 _HOST = "DATABRICKS_HOST"
-_POLL_SECONDS, _QUERY_SECONDS, _PATIENCE_SECONDS = 1.0, 600.0, 60
+POLL_SECONDS, _QUERY_SECONDS, _PATIENCE_SECONDS = 1.0, 600.0, 60
 
 
 def is_workspace_known(runner: str, environ: Mapping[str, str]) -> bool:
@@ -110,7 +110,7 @@ def _ended(statements: Any, answer: Any, seconds_left: float, sleep: Callable[[f
             if seconds_left < _QUERY_SECONDS:
                 raise NotTriedError("time")
             raise FoundError(f"the statement did not end in {_QUERY_SECONDS:.0f} seconds")
-        sleep(_POLL_SECONDS)
+        sleep(POLL_SECONDS)
         answer = statements.get_statement(answer.statement_id)
     if state != "SUCCEEDED":
         said = answer.status.error.message if answer.status.error else ""

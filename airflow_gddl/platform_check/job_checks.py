@@ -20,7 +20,7 @@ import psutil
 from airflow_gddl.cli import job
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.init import DemoFolder
-from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.actions import Die, Verify
 from airflow_gddl.contract.codec import to_document
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.extensions import CATALOGS
@@ -139,17 +139,22 @@ class JobChecks:
         return self._cancel_there() if self._is_remote else self._cancel_here()
 
     def killed(self) -> str:
-        if self._is_remote:
-            raise NotTriedError("no-kill")
         self._land(ROUNDS)
-        outcome = self.outcome_of(self.job(lake=KILLED), Listener(_kill_job))
+        if self._is_remote:  # no request kills a job there: it does so itself
+            code, outcome = "REMOTE_RUN_FAILED", self.outcome_of(self.job(JobOptions(action=Die()), lake=KILLED))
+        else:
+            code, outcome = "JOB_DIED", self.outcome_of(self.job(lake=KILLED), Listener(_kill_job))
         codes = Counter(result.error.code for result in outcome.results if result.error is not None)
-        if set(codes) - {"JOB_DIED"}:
-            raise FoundError(f"a job that was killed ended with {dict(codes)}")
+        if set(codes) - {code} or (self._is_remote and not codes):
+            raise FoundError(f"a job that was killed ended with {dict(codes) or 'no error'}{_first_error(outcome)}")
+        if self._is_remote and not self._has_begun(KILLED):
+            raise FoundError(f"the job ended before it loaded anything{_first_error(outcome)}")
         self.lakes.append(KILLED)
         if not codes:
             raise NotTriedError("ended")
-        return f"{codes.total()} of {len(outcome.results)} tables failed with JOB_DIED"
+        if self._is_remote:
+            self._sleep(self.context.claim_seconds)
+        return f"{codes.total()} of {len(outcome.results)} tables failed with {code}"
 
     def resume(self) -> str:
         self._land(ROUNDS)
@@ -311,6 +316,12 @@ class JobChecks:
                 target = join(self.context.place.roots().landing, path.relative_to(root).as_posix())
                 self.context.store.write(target, path.read_bytes())
 
+    def _has_begun(self, lake: str) -> bool:
+        """Whether a job has appended changes to a table of the lake."""
+        roots, store = self.context.place.roots(lake), self.context.store
+        logs = (join(Layout.of(roots, spec).changes, "_delta_log") for spec in self._tables)
+        return any(next(iter(store.list(log)), None) is not None for log in logs)
+
     def _compare(self, lake: str, spec: TableSpec) -> int:
         """How many rows a replica has, which are those of the source.
 
@@ -352,7 +363,7 @@ class JobChecks:
         Raises:
             FoundError: a table failed, or has no result.
         """
-        outcome = self.outcome_of(spec, Listener())
+        outcome = self.outcome_of(spec)
         bad = [result for result in outcome.results if result.status == "failed"]
         if bad:
             error = bad[0].error
@@ -363,7 +374,9 @@ class JobChecks:
             raise FoundError(f"the job ended without a result of {', '.join(sorted(without))}")
         return outcome.results
 
-    def outcome_of(self, spec: JobSpec, listener: Listener, stop: Callable[[], bool] = lambda: False) -> JobOutcome:
+    def outcome_of(
+        self, spec: JobSpec, listener: Listener | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> JobOutcome:
         """Run a job to its end.
 
         Args:
@@ -380,7 +393,7 @@ class JobChecks:
                 ours.send()
 
         before = list(self.handles)
-        outcome: JobOutcome = self._runner(spec, tick).run(spec, listener)
+        outcome: JobOutcome = self._runner(spec, tick).run(spec, listener or Listener())
         if outcome.cancelled_by is not None and not ours.is_sent:
             raise Stopped(outcome.cancelled_by)  # a run elsewhere may go on: `close` stops it
         self.handles[:] = before  # those of this job have ended
@@ -480,6 +493,11 @@ def _are_equal(rows: Sequence[Row], truth: Any) -> int:
     if sorted(rows, key=str) != sorted(wanted, key=str):
         raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
     return len(rows)
+
+
+def _first_error(outcome: JobOutcome) -> str:
+    """What the first table that failed says; empty where none did."""
+    return next((f": {result.error.message}" for result in outcome.results if result.error is not None), "")
 
 
 @dataclass

@@ -29,7 +29,7 @@ CHECK = "tables.databricks_sql"
 
 @pytest.fixture(autouse=True)
 def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databricks_sql, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(databricks_sql, "POLL_SECONDS", 0.01)
 
 
 def found(made: CheckContext) -> Outcome:

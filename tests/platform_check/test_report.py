@@ -128,7 +128,7 @@ def test_the_file_says_what_became_of_each_check(ground: Ground) -> None:
         Outcome(check="storage.write", state="PASS", seconds=1.26, finding="s3://bucket"),
         failed("job.load", FatalError("S3_UNREACHABLE", "no answer"), origin="worker", seconds=2.0),
         failed("job.cancel", FoundError("it went on", "COMPANY_CODE"), origin="here", seconds=2.0),
-        not_tried("job.killed", "no-kill"),
+        not_tried("job.once", "job-here"),
     ]
     content = json.loads(report.text(report.report(ground.context(), outcomes)))
     assert (content["form"], content["store"], content["endpoint"], content["runner"]) == (1, "local", "none", "local")
@@ -138,7 +138,7 @@ def test_the_file_says_what_became_of_each_check(ground: Ground) -> None:
         ("storage.write", "here", "PASS", "", "", "", 1.3),
         ("job.load", "worker", "FAIL", "PLATFORM_JOB_FAILED", "S3_UNREACHABLE", "", 2.0),
         ("job.cancel", "here", "FAIL", "PLATFORM_JOB_NOT_CANCELLED", "other", "", 2.0),
-        ("job.killed", "here", "NOT TRIED", "", "", "no-kill", 0.0),
+        ("job.once", "here", "NOT TRIED", "", "", "job-here", 0.0),
     ]
 
 
