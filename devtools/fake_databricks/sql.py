@@ -95,12 +95,12 @@ class FakeSql:
     def _read(self, statement: str) -> FakeStatement:
         read = _SELECT.fullmatch(statement)
         if read is None:
-            return FakeStatement([], "[PARSE_SYNTAX_ERROR] it is not the statement that this fake reads")
+            return FakeStatement([], "syntax error: it is not the statement that this fake reads")
         names = re.findall(r"\w+", read[1])
         try:
             rows = self.read(read[2], read[3], read[4])
         except LookupError:
-            return FakeStatement([], f"[TABLE_OR_VIEW_NOT_FOUND] The table or view {read[4]} cannot be found.")
+            return FakeStatement([], f"The table or view {read[4]} cannot be found.")
         return FakeStatement([[row[name] for name in names] for row in rows])
 
     def _polled(self, number: str, one: FakeStatement) -> StatementResponse:

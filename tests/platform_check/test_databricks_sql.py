@@ -107,7 +107,7 @@ def test_a_statement_that_does_not_end_is_cancelled(stop: BaseException | None, 
 
 
 def test_a_statement_that_fails_says_why(ground: Ground) -> None:
-    with client(ground) as (workspace, _), pytest.raises(FoundError, match="TABLE_OR_VIEW_NOT_FOUND"):
+    with client(ground) as (workspace, _), pytest.raises(FoundError, match="cannot be found"):
         databricks_sql.query(workspace, STATEMENT, "on", 60)
 
 
