@@ -13,7 +13,6 @@ import socket
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -57,6 +56,7 @@ from airflow_gddl.contract.sources import reads_of, sources
 from airflow_gddl.contract.sources.capture import capture_of
 from airflow_gddl.contract.sources.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.unity_rest import answer_of
 from airflow_gddl.notifications import NOTIFIERS
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck, make_platform
 from airflow_gddl.runners.interface import FromEnvironment
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
 _CONTENT = b"gddl check"
-_UNITY_PATH = "/api/2.1/unity-catalog/catalogs/"
 _METASTORE_PORT = 9083
 
 
@@ -159,21 +158,17 @@ def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) 
 
 
 def probe_unity(spec: CatalogSpec, _database: str, environ: Mapping[str, str]) -> str:
-    parts, name = urlsplit(spec.url or ""), spec.catalog_name or ""
+    server, name = urlsplit(spec.url or "").netloc, spec.catalog_name or ""
     token = token_of(spec, environ)
     if token is None:
         raise _unreachable(f"{spec.token_env} holds no token", f"set {spec.token_env} where jobs run")
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
     try:
-        with closing(kind(parts.netloc, timeout=seconds(spec.timeout))) as connection:
-            connection.request("GET", parts.path.rstrip("/") + _UNITY_PATH + quote(name, safe=""), headers=headers)
-            status = connection.getresponse().status
+        status, _ = answer_of(spec, token, "GET", f"/catalogs/{quote(name, safe='')}")
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise _silent(parts.netloc, error, "url") from error
+        raise _silent(server, error, "url") from error
     if status >= 300:
-        raise _refusal(status, parts.netloc, name)
-    return f"{parts.netloc} has the catalog {name}"
+        raise _refusal(status, server, name)
+    return f"{server} has the catalog {name}"
 
 
 def _refusal(status: int, server: str, name: str) -> GddlError:

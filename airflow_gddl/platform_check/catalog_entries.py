@@ -1,134 +1,160 @@
-"""Entries that a check makes in a Glue Data Catalog: what is there, what Athena reads of it, and their removal."""
+"""Entries that a check makes in catalogs: by kind, what is there, and their removal, which drops nothing of others."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-from airflow_gddl.cli.check import aws_keys
-from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.extensions import CatalogSpec, code_of_glue
-from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.layout import join, same_place
 from airflow_gddl.platform_check.checks import FoundError, NotTriedError
+from airflow_gddl.platform_check.glue_entries import GlueEntries
+from airflow_gddl.platform_check.hive_entries import HiveEntries
+from airflow_gddl.platform_check.iceberg_entries import IcebergEntries
+from airflow_gddl.platform_check.place import CheckContext
+from airflow_gddl.platform_check.unity_entries import UnityEntries
+from airflow_gddl.stores import Storage
 
-Row = tuple[str | None, ...]
-_POLL_SECONDS, _QUERY_SECONDS = 1.0, 300.0
+_NAME = re.compile(r"gddl_check_[0-9a-f]{12}")
+_NOTES = "catalogs"
+"""Folder of the check with an object for each catalog in which it makes a database, named as the catalog."""
 
 
 class Entries(Protocol):
-    """Tables of one database of a catalog.
+    """Tables of one database of a catalog: of a schema, or of a namespace.
 
     Raises (every method):
-        GddlError: `CATALOG_UNREACHABLE`, `CATALOG_DENIED` or `CATALOG_REFUSED`.
+        GddlError: `CATALOG_UNREACHABLE`, `CATALOG_DENIED` or `CATALOG_REFUSED`; `PACKAGE_MISSING`.
+        NotTriedError: `registration`: this catalog can't be reached by what is here.
     """
 
-    def tables(self) -> Mapping[str, str]:
-        """Location by name; none where there is no such database."""
+    @property
+    def by_hand(self) -> str:
+        """How a person removes the database with its tables."""
         ...
 
-    def remove(self) -> None:
-        """Remove the database with its tables; not an error where there is none."""
+    def tables(self) -> Mapping[str, str] | None:
+        """Location by name; None where there is no such database."""
         ...
 
-    def query(self, sql: str, output: str, seconds_left: float) -> Sequence[Row]:
-        """Rows that the engine of this catalog gives, as text.
+    def drop_table(self, name: str) -> None:
+        """Drop an entry; its files stay. Not an error where there is none."""
+        ...
 
-        Args:
-            output: folder of the store in which it may leave its results.
-            seconds_left: until the check is to end; a query that did not end then is stopped.
-
-        Raises:
-            FoundError: the query failed.
-            NotTriedError: `time`.
-        """
+    def drop_database(self) -> None:
+        """Drop the database, which has no tables; not an error where there is none."""
         ...
 
 
-class GlueEntries:
-    """See `Entries`. The engine is Athena."""
-
-    def __init__(self, spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> None:
-        self._spec, self._database, self._environ = spec, database, environ
-        self._at = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}
-
-    def tables(self) -> Mapping[str, str]:
-        glue = self._client("glue")
-        with _translated("glue:GetTables"):
-            try:
-                pages = glue.get_paginator("get_tables").paginate(DatabaseName=self._database, **self._at)
-                found = [table for page in pages for table in page["TableList"]]
-            except glue.exceptions.EntityNotFoundException:
-                return {}
-        return {table["Name"]: str(table.get("StorageDescriptor", {}).get("Location", "")) for table in found}
-
-    def remove(self) -> None:
-        glue = self._client("glue")
-        with _translated("glue:DeleteDatabase and glue:DeleteTable"):
-            try:
-                glue.delete_database(Name=self._database, **self._at)
-            except glue.exceptions.EntityNotFoundException:
-                return
-
-    def query(self, sql: str, output: str, seconds_left: float) -> Sequence[Row]:
-        athena = self._client("athena")
-        with _translated("athena:StartQueryExecution, athena:GetQueryExecution and athena:GetQueryResults"):
-            started = athena.start_query_execution(
-                QueryString=sql,
-                QueryExecutionContext={"Database": self._database},
-                ResultConfiguration={"OutputLocation": f"{output}/"},
-            )["QueryExecutionId"]
-            try:
-                self._wait(athena, started, seconds_left)
-            except BaseException:  # else its result would be written after the folder was removed
-                with suppress(Exception):
-                    athena.stop_query_execution(QueryExecutionId=started)
-                raise
-            pages = athena.get_paginator("get_query_results").paginate(QueryExecutionId=started)
-            rows = [row["Data"] for page in pages for row in page["ResultSet"]["Rows"]]
-        return [tuple(cell.get("VarCharValue") for cell in row) for row in rows[1:]]  # the first has the names
-
-    @staticmethod
-    def _wait(athena: Any, query: str, seconds_left: float) -> None:
-        until = time.monotonic() + min(seconds_left, _QUERY_SECONDS)
-        while time.monotonic() < until:
-            status = athena.get_query_execution(QueryExecutionId=query)["QueryExecution"]["Status"]
-            if status["State"] == "SUCCEEDED":
-                return
-            if status["State"] in ("FAILED", "CANCELLED"):
-                raise FoundError(f"the query {status['State']}: {status.get('StateChangeReason', '')}")
-            time.sleep(_POLL_SECONDS)
-        if seconds_left < _QUERY_SECONDS:
-            raise NotTriedError("time")
-        raise FoundError(f"the query did not end in {_QUERY_SECONDS:.0f} seconds")
-
-    def _client(self, service: str) -> Any:
-        with needed_by(f"the catalog kind {self._spec.kind}", install="airflow-gddl[glue]"):
-            import boto3  # noqa: PLC0415 - an extra that only this catalog needs
-            from botocore.config import Config  # noqa: PLC0415 - as above
-        environ, wait = self._environ, seconds(self._spec.timeout)
-        region = self._spec.region or environ.get("AWS_REGION") or environ.get("AWS_DEFAULT_REGION")
-        session = boto3.Session(**aws_keys(environ), region_name=region)
-        endpoint = self._spec.endpoint if service == "glue" else environ.get("AWS_ENDPOINT_URL_ATHENA")
-        config = Config(connect_timeout=wait, read_timeout=max(wait, 30), retries={"total_max_attempts": 3})
-        return session.client(service, endpoint_url=endpoint, config=config)
-
-
-@contextmanager
-def _translated(rights: str) -> Iterator[None]:
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415 - see `GlueEntries`
-
-    try:
-        yield
-    except ClientError as error:
-        what = str(error)[:400]
-        code = code_of_glue(str(error.response.get("Error", {}).get("Code", "")), what)
-        raise FatalError(code, what, remedy=f"grant {rights} for databases gddl_check_*") from error
-    except BotoCoreError as error:
-        raise RetriableError("CATALOG_UNREACHABLE", str(error)[:400], remedy="check region and endpoint") from error
-
-
-ENTRIES: Mapping[str, Callable[[CatalogSpec, str, Mapping[str, str]], Entries]] = {"glue": GlueEntries}
+ENTRIES: Mapping[str, Callable[[CatalogSpec, str, Mapping[str, str]], Entries]] = {
+    "glue": GlueEntries,
+    "hive": HiveEntries,
+    "iceberg_glue": GlueEntries,
+    "iceberg_rest": IcebergEntries,
+    "unity": UnityEntries,
+}
 """By kind of catalog: those whose entries can be removed again from here."""
+
+
+def database_of(root: str, catalog: str) -> str:
+    """Name of the database that the check in this folder makes in the catalog of this name."""
+    return f"gddl_check_{hashlib.blake2b(f'{root} {catalog}'.encode(), digest_size=6).hexdigest()}"
+
+
+def to_register(catalogs: Mapping[str, CatalogSpec]) -> dict[str, CatalogSpec]:
+    """The first catalog of each kind, by name."""
+    kinds: dict[str, str] = {}
+    for name, spec in catalogs.items():
+        kinds.setdefault(spec.kind, name)
+    return {name: catalogs[name] for name in kinds.values()}
+
+
+def entries_of(context: CheckContext, catalog: str) -> Entries:
+    """
+    Raises:
+        NotTriedError: `registration`: nothing here knows catalogs of this kind.
+    """
+    spec = context.loaded.catalogs[catalog]
+    if spec.kind not in ENTRIES:
+        raise NotTriedError("registration", f"nothing here asks a catalog of the kind {spec.kind}")
+    return ENTRIES[spec.kind](spec, database_of(context.place.root, catalog), context.cli.environ)
+
+
+def begin(context: CheckContext, catalog: str, *, is_remote: bool) -> Entries:
+    """Note that a database is about to be made, which is not there yet.
+
+    Args:
+        is_remote: jobs reach the catalog from elsewhere, so that one that refuses this machine proves nothing.
+
+    Raises:
+        NotTriedError: `registration`, `no-package`, `not-from-here`.
+        FoundError: the database is there, which is then another's.
+        GddlError: as `Entries`.
+    """
+    entries, database = entries_of(context, catalog), database_of(context.place.root, catalog)
+    try:
+        held = entries.tables()
+    except GddlError as error:
+        if isinstance(error, FatalError) and error.code == "PACKAGE_MISSING":
+            raise NotTriedError("no-package", f"{error.what}; {error.remedy}") from error
+        if is_remote:
+            raise NotTriedError("not-from-here", str(error)) from error
+        raise
+    if held is not None:
+        raise FoundError(f"the database {database} is there, and was not made by this check")
+    context.store.create(_note(context.place.root, catalog), b"")
+    return entries
+
+
+def noted(store: Storage, root: str) -> list[str]:
+    """Names of the catalogs in which the check in this folder made, or was about to make, a database."""
+    return [found.name for found in store.list(join(root, _NOTES))]
+
+
+def remove_entries(context: CheckContext) -> list[str]:
+    """Remove the databases that this check made; return what is left."""
+    try:
+        catalogs = noted(context.store, context.place.root)
+    except Exception:  # noqa: BLE001 - the removal of the folder meets it again
+        return []
+    return [left for catalog in catalogs if (left := _removed(context, catalog))]
+
+
+def _removed(context: CheckContext, catalog: str) -> str:
+    """Empty, or what is left of the database in a catalog."""
+    root, hand = context.place.root, ""
+    database = database_of(root, catalog)
+    try:
+        entries = entries_of(context, catalog)
+        hand = f". Remove it with {entries.by_hand}"
+        foreign = _drop(entries, database, root)
+    except Exception as error:  # noqa: BLE001 - whatever the catalog answers is what is left
+        said = error.detail if isinstance(error, NotTriedError) else str(error)
+        return f"the database {database} of the catalog {catalog} may be left: {said.rstrip('.')}{hand}"
+    if foreign:
+        return f"the database {database} of the catalog {catalog} is left: it has entries of others, {foreign}"
+    context.store.delete(_note(root, catalog))
+    return ""
+
+
+def _drop(entries: Entries, database: str, root: str) -> str:
+    """Drop the entries that point into the folder, then the database; return the names of other entries, which stay."""
+    if not _NAME.fullmatch(database):
+        raise ValueError(f"not a database of a check: {database!r}")
+    held = entries.tables()
+    if held is None:
+        return ""
+    foreign = [name for name, location in held.items() if not same_place(location).startswith(f"{same_place(root)}/")]
+    for name in held:
+        if name not in foreign:
+            entries.drop_table(name)
+    if not foreign:
+        entries.drop_database()
+    return ", ".join(foreign)
+
+
+def _note(root: str, catalog: str) -> str:
+    return join(root, _NOTES, catalog)

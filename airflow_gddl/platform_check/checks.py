@@ -13,6 +13,8 @@ from airflow_gddl.contract.errors import GddlError, documented
 
 State = Literal["PASS", "FAIL", "NOT TRIED"]
 Origin = Literal["here", "worker", "triggerer", "dag processor"]
+Row = tuple[str | None, ...]
+"""A row that an engine of a platform gives, as text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +105,7 @@ CHECKS: Mapping[str, Check] = {
         remedy="grant the right to stop runs; end the run by hand",
     ),
     "job.killed": _check(
-        "a job that was killed fails its tables with JOB_DIED",
+        "a job that was killed fails its tables with a code that says so",
         failure_code="PLATFORM_KILL_UNNOTICED",
         remedy="report it with the runner's settings",
     ),
@@ -132,13 +134,18 @@ CHECKS: Mapping[str, Check] = {
         failure_code="PLATFORM_ATHENA_DIFFERS",
         remedy="see the message; Athena needs the right to read the lake, and a place for results",
     ),
+    "tables.databricks_sql": _check(
+        "a SQL warehouse of Databricks finds the source's rows in a table of the catalog",
+        failure_code="PLATFORM_DATABRICKS_SQL_DIFFERS",
+        remedy="see the message; the warehouse needs an external location for the lake, its user the right to select",
+    ),
     "catalog.answer": _check(
         "each catalog answers, and takes the credentials",
         failure_code="PLATFORM_CATALOG_SILENT",
         remedy=f"see the code that the message names, and {documented('catalogs.md')}",
     ),
     "catalog.register": _check(
-        "a job registers a table, and the catalog has it",
+        "jobs register a table in a catalog of each kind, and each catalog has it",
         failure_code="PLATFORM_NOT_REGISTERED",
         remedy=f"see the code that the message names, and {documented('catalogs.md')}",
     ),
@@ -165,26 +172,21 @@ STORAGE = tuple(name for name in CHECKS if name.startswith("storage."))
 REASONS: Mapping[str, str] = {
     "all-rights": "this user may read everything",
     "ended": "the job had ended before it could be stopped",
-    "engine": f"query a table of your own in a SQL warehouse, see {documented('consumers.md')}",
     "failed": "a check that it needs did not pass",
     "job-here": "jobs are processes of this machine, which has no tokens",
     "no-airflow": "only a DAG can try it: --dag FILE writes one",
     "no-catalog": "the metadata names no catalog",
-    "no-glue": "the metadata names no catalog of the kind glue, or the lake is not in S3",
+    "no-glue": "the metadata names no catalog in Glue, or the lake is not in S3",
     "no-java": "no Java was found for jobs on this machine",
-    "no-kill": "no request to this platform kills a job; end one by hand, and start it again",
     "no-package": "a package that it needs is not installed here",
+    "no-warehouse": "no SQL warehouse runs; name one in DATABRICKS_WAREHOUSE_ID, which is then started at its price",
+    "no-workspace": "the metadata names no catalog of the kind unity, or no Databricks workspace is known",
     "not-from-here": "it can't be tried from here",
     "registration": "nothing here could remove its entries again; try `gddl catalog sync` with a table of your own",
     "stopped": "the check was stopped",
     "time": "the time limit was reached",
 }
 """Why a check was not tried, by name. The names and texts are all that a report says of it."""
-
-BEYOND: Mapping[str, str] = {
-    "tables.databricks_sql": "engine",
-}
-"""What no check tries, and the reason."""
 
 
 class NotTriedError(Exception):
@@ -217,7 +219,7 @@ class Outcome:
     """What became of a check.
 
     Attributes:
-        check: its name in `CHECKS` or `BEYOND`.
+        check: its name in `CHECKS`.
         origin: where it was made.
         finding: for the screen alone, since it may hold names; empty where it was not tried.
         cause: code of the error that it met; empty: none, or it has no code.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -14,10 +14,11 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import counted
 from airflow_gddl.contract.errors import MetadataError, documented
 from airflow_gddl.platform_check import course
-from airflow_gddl.platform_check.catalog_entries import ENTRIES
+from airflow_gddl.platform_check.catalog_entries import entries_of, noted, to_register
 from airflow_gddl.platform_check.checks import Outcome
 from airflow_gddl.platform_check.dag_file import DAG_ID, write_dag
-from airflow_gddl.platform_check.job_checks import JobChecks, database_of
+from airflow_gddl.platform_check.databricks_sql import WAREHOUSE, is_workspace_known
+from airflow_gddl.platform_check.job_checks import OF_DATABRICKS, OF_GLUE, JobChecks
 from airflow_gddl.platform_check.place import Bounds, CheckContext, by_hand, context_of, dollars, of_earlier_checks
 from airflow_gddl.platform_check.report import is_report, report, show, summary, text
 from airflow_gddl.runners.child import Stopped, handling, unstoppable
@@ -169,11 +170,13 @@ def announcement(made: CheckContext, *, processes: int = 1) -> list[str]:
     requests = f"{amount:,} requests ({dollars(amount):.2f} USD at list prices), " if made.on_s3 else ""
     machines = f"{counted(tier.workers, 'worker')}, {tier.cores} cores, {tier.memory}"
     extra = ", whose machines cost extra" if RUNNERS.get(loaded.runner).remote else ""
-    jobs = f"{counted(bounds.jobs, 'job')} of the runner {loaded.runner} and the tier {size} ({machines}){extra}"
+    number = bounds.jobs + max(0, len(to_register(loaded.catalogs)) - 1)
+    jobs = f"{counted(number, 'job')} of the runner {loaded.runner} and the tier {size} ({machines}){extra}"
     limit = f"at most: {bounds.minutes:g} minutes until no check begins and a job is stopped"
     lines = [
         f"making the checks in {made.place.root}, and removing it",
         f"{limit}, {requests}{processes * bounds.objects:,} objects, {jobs}",
+        *_engines(made),
     ]
     try:
         others = of_earlier_checks(made.store, made.place)
@@ -182,13 +185,39 @@ def announcement(made: CheckContext, *, processes: int = 1) -> list[str]:
     return [*lines, *(_left(made, root) for root in others)]
 
 
+def _engines(made: CheckContext) -> list[str]:
+    """What engines of the platform read and cost, beside jobs."""
+    kinds, environ = {spec.kind for spec in made.loaded.catalogs.values()}, made.cli.environ
+    lines = []
+    if made.on_s3 and kinds.intersection(OF_GLUE):
+        lines.append("at most: a query of some kilobytes by Athena for each kind of catalog in Glue, charged as 10 MB")
+    if OF_DATABRICKS in kinds and is_workspace_known(made.loaded.runner, environ):
+        named = environ.get(WAREHOUSE, "").strip()
+        which = (
+            f"the SQL warehouse {named}, which is started where it is stopped, and charged until it stops by itself"
+            if named
+            else "a SQL warehouse that runs already, which is charged as long as it runs; none is started"
+        )
+        lines.append(f"at most: one statement in {which}")
+    return lines
+
+
 def _left(made: CheckContext, root: str) -> str:
     """What a check may have left that was killed, and the commands that remove it."""
     is_remote = RUNNERS.get(made.loaded.runner).remote
     runs = "If it was killed, end its runs on the platform first. " if is_remote else ""
-    is_registered = any(spec.kind in ENTRIES for spec in made.loaded.catalogs.values())
-    entries = f", and its database with `aws glue delete-database --name {database_of(root)}`" if is_registered else ""
-    return f"another check left, or works in, {root}. {runs}{by_hand(root)}{entries}"
+    return f"another check left, or works in, {root}. {runs}{_left_entries(made, root)}{by_hand(root)}"
+
+
+def _left_entries(made: CheckContext, root: str) -> str:
+    """How to remove the databases that the check in a folder made in catalogs; the notes of them go with the folder."""
+    try:
+        other = replace(made, place=replace(made.place, name=root.rpartition("/")[2]))
+        known = [name for name in noted(made.store, root) if name in made.loaded.catalogs]
+        hands = [f"in the catalog {name} with {entries_of(other, name).by_hand}" for name in known]
+    except Exception:  # noqa: BLE001 - the checks themselves say what is wrong
+        return ""
+    return f"First remove its database {', and '.join(hands)}. " if hands else ""
 
 
 def _take(cli: CliContext, outcomes: list[Outcome], one: Outcome, *, as_json: bool) -> None:

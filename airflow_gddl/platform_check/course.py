@@ -10,7 +10,8 @@ from pathlib import Path
 
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.platform_check import catalog_checks, job_checks, storage_checks
-from airflow_gddl.platform_check.checks import BEYOND, CHECKS, FoundError, NotTriedError, Outcome, failed, not_tried
+from airflow_gddl.platform_check.catalog_entries import remove_entries
+from airflow_gddl.platform_check.checks import CHECKS, FoundError, NotTriedError, Outcome, failed, not_tried
 from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.platform_check.place import CheckContext, Probe, remove
 from airflow_gddl.runners.child import Stopped, nothing, unstoppable
@@ -96,22 +97,34 @@ def removed(context: CheckContext, *, made_folders: Sequence[Path] = ()) -> Outc
         made_folders: local folders that were not there before, the deepest first; those with files stay.
     """
     unlimited = replace(context, bounds=replace(context.bounds, minutes=float("inf")))
-    outcome = made(unlimited, "cleanup", remove)
+    outcome = made(unlimited, "cleanup", _remove_all)
     for folder in made_folders:
         with suppress(OSError):
             folder.rmdir()
     return outcome
 
 
+def _remove_all(context: CheckContext) -> str:
+    """Entries first: they are found by notes in the folder."""
+    left = remove_entries(context)
+    try:
+        remove(context)
+    except FoundError as error:
+        left.append(str(error))
+    if left:
+        raise FoundError("; ".join(one.rstrip(".") for one in left))
+    return "removed"
+
+
 def left_out(outcomes: list[Outcome], reason: str = "stopped") -> list[Outcome]:
-    """Outcomes of checks that have none, and of what no check tries."""
+    """Outcomes of checks that have none."""
     there = {outcome.check for outcome in outcomes}
     why = {name: "no-airflow" if name in AIRFLOW else reason for name in CHECKS if name != "cleanup"}
-    return [not_tried(name, reason) for name, reason in {**why, **BEYOND}.items() if name not in there]
+    return [not_tried(name, reason) for name, reason in why.items() if name not in there]
 
 
 def in_order(outcomes: list[Outcome]) -> list[Outcome]:
     """In the order of `CHECKS`; those of one check by where they were made."""
-    names = [*(name for name in CHECKS if name != "cleanup"), *BEYOND, "cleanup"]
+    names = [*(name for name in CHECKS if name != "cleanup"), "cleanup"]
     origins = ("here", "worker", "triggerer", "dag processor")
     return sorted(outcomes, key=lambda one: (names.index(one.check), origins.index(one.origin)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import signal
@@ -21,15 +20,19 @@ import psutil
 from airflow_gddl.cli import job
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.init import DemoFolder
-from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.actions import Die, Verify
 from airflow_gddl.contract.codec import to_document
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.extensions import CATALOGS
+from airflow_gddl.contract.features import folders
 from airflow_gddl.contract.java import find_java
-from airflow_gddl.contract.layout import Layout, join, spec_path
+from airflow_gddl.contract.layout import Layout, join, same_place, spec_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, TierSpec
-from airflow_gddl.platform_check.catalog_entries import ENTRIES, Entries
-from airflow_gddl.platform_check.checks import FoundError, NotTriedError
+from airflow_gddl.platform_check import databricks_sql
+from airflow_gddl.platform_check.catalog_entries import Entries, begin, database_of, to_register
+from airflow_gddl.platform_check.checks import FoundError, NotTriedError, Row
+from airflow_gddl.platform_check.glue_entries import GlueEntries
 from airflow_gddl.platform_check.place import CheckContext
 from airflow_gddl.runners.child import Stopped, nothing
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerSettings, SubmissionContext, make_platform, make_runner
@@ -53,7 +56,11 @@ MERGED = "nyc.planes"
 REGISTERED = "nyc.airlines"
 """The table that is registered in a catalog; all of its columns are text."""
 KILLED, SPARK, CATALOG = "lake-killed", "lake-spark", "lake-catalog"
-"""Lakes of their own for the job that is killed, for Spark's MERGE, and for a catalog."""
+"""Lakes of their own for the job that is killed, for Spark's MERGE, and, with its name, for each catalog."""
+OF_GLUE = ("glue", "iceberg_glue")
+"""Kinds of catalogs that Athena reads."""
+OF_DATABRICKS = "unity"
+"""Kind of the catalog that Databricks reads."""
 
 
 @dataclass
@@ -79,31 +86,24 @@ class JobChecks:
     Attributes:
         handles: remote runs that may be going on.
         lakes: names of lakes whose tables are compared with the source.
-        entries: those of a catalog, which are to be removed.
-        is_registered: whether the catalog has the table.
+        registered: entries by the name of the catalog that has the table.
     """
 
     context: CheckContext
     handles: list[Handle] = field(default_factory=list)
     lakes: list[str] = field(default_factory=lambda: ["lake"])
-    entries: Entries | None = None
-    is_registered: bool = False
+    registered: dict[str, Entries] = field(default_factory=dict)
     _source: Any = None
     _landed: int = -1
     _tables: tuple[TableSpec, ...] = ()
     _scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def close(self) -> list[str]:
-        """Stop what is going on, and remove entries of catalogs and files of this machine; return what is left."""
+        """Stop what is going on, and remove files of this machine; return what is left."""
         left = [text for handle in self.handles if (text := self._still_going(handle))]
         self.handles.clear()
         if self._scratch is not None:
             self._scratch.cleanup()
-        try:
-            if self.entries is not None:
-                self.entries.remove()
-        except Exception as error:  # noqa: BLE001 - whatever the catalog answers is what is left
-            left.append(f"the database {self.database} of the catalog is left: {error}")
         return left
 
     def _still_going(self, handle: Handle) -> str:
@@ -139,17 +139,22 @@ class JobChecks:
         return self._cancel_there() if self._is_remote else self._cancel_here()
 
     def killed(self) -> str:
-        if self._is_remote:
-            raise NotTriedError("no-kill")
         self._land(ROUNDS)
-        outcome = self.outcome_of(self.job(lake=KILLED), Listener(_kill_job))
+        if self._is_remote:  # no request kills a job there: it does so itself
+            code, outcome = "REMOTE_RUN_FAILED", self.outcome_of(self.job(JobOptions(action=Die()), lake=KILLED))
+        else:
+            code, outcome = "JOB_DIED", self.outcome_of(self.job(lake=KILLED), Listener(_kill_job))
         codes = Counter(result.error.code for result in outcome.results if result.error is not None)
-        if set(codes) - {"JOB_DIED"}:
-            raise FoundError(f"a job that was killed ended with {dict(codes)}")
+        if set(codes) - {code} or (self._is_remote and not codes):
+            raise FoundError(f"a job that was killed ended with {dict(codes) or 'no error'}{_first_error(outcome)}")
+        if self._is_remote and not self._has_begun(KILLED):
+            raise FoundError(f"the job ended before it loaded anything{_first_error(outcome)}")
         self.lakes.append(KILLED)
         if not codes:
             raise NotTriedError("ended")
-        return f"{codes.total()} of {len(outcome.results)} tables failed with JOB_DIED"
+        if self._is_remote:
+            self._sleep(self.context.claim_seconds)
+        return f"{codes.total()} of {len(outcome.results)} tables failed with {code}"
 
     def resume(self) -> str:
         self._land(ROUNDS)
@@ -183,46 +188,90 @@ class JobChecks:
         return f"{self._compare(SPARK, spec):,} rows merged by Spark"
 
     def register(self) -> str:
-        named = {name: spec for name, spec in self.context.loaded.catalogs.items() if spec.kind in ENTRIES}
+        named = to_register(self.context.loaded.catalogs)
         if not named:
-            raise NotTriedError("registration" if self.context.loaded.catalogs else "no-catalog")
+            raise NotTriedError("no-catalog")
         self._land(ROUNDS)
-        name, spec = next(iter(named.items()))
-        entries = ENTRIES[spec.kind](spec, self.database, self.context.cli.environ)
-        if entries.tables():
-            raise FoundError(f"the database {self.database} is there, and has tables")
-        self.entries = entries
+        untried: list[NotTriedError] = []
+        wrong: list[FoundError] = []
+        for name in named:
+            try:
+                self.registered[name] = self._register_in(name)
+            except NotTriedError as error:
+                untried.append(error)
+            except (FoundError, GddlError) as error:
+                cause = error.code if isinstance(error, GddlError) else error.cause
+                wrong.append(FoundError(f"{name}: {str(error).rstrip('.')}", cause))
+        if wrong:
+            raise FoundError("; ".join(map(str, wrong)), wrong[0].cause)
+        if untried:
+            detail = f": {untried[0].detail}" if untried[0].detail else ""
+            raise NotTriedError(untried[0].reason, f"{len(untried)} of {len(named)}{detail}")
+        return f"{len(named)} registered, and found in the catalog"
+
+    def _register_in(self, name: str) -> Entries:
+        """Entries of the catalog, which has the table now.
+
+        Raises:
+            NotTriedError: as `catalog_entries.begin`, and `time`.
+            FoundError: it does not have it, or the database was there before.
+            GddlError: as `Entries`.
+        """
+        entries = begin(self.context, name, is_remote=self._is_remote)
+        spec = self.context.loaded.catalogs[name]
         (row,) = (replace(one, catalog=name, depends_on=()) for one in self._tables if one.table == REGISTERED)
-        spec = replace(spec, database=self.database, table="{table}", tables=("replica",))
-        job = replace(self.job(lake=CATALOG, tables=(row,)), catalogs={name: spec})
+        is_iceberg = CATALOGS.get(spec.kind).is_iceberg
+        row = replace(row, iceberg=is_iceberg)
+        database = database_of(self.context.place.root, name)
+        spec = replace(spec, database=database, table="{table}", tables=("replica",))
+        job = replace(self.job(lake=f"{CATALOG}-{name}", tables=(row,)), catalogs={name: spec})
         (result,) = self._succeed(job)
         for warning in result.warnings:
-            if warning.code.startswith("CATALOG_"):
+            if warning.code.startswith(("CATALOG_", "PACKAGE_")):
                 raise FoundError(warning.message, warning.code)
-        wanted = {row.name: Layout.of(job.roots, row).replica}
-        if (found := entries.tables()) != wanted:
-            raise FoundError(f"the catalog has {dict(found)}, not {wanted}")
-        self.is_registered = True
-        return "registered, and found in the catalog"
+        shown = folders(job.roots.lake, row, "replica").values()
+        place = next(iter(shown)) if is_iceberg else Layout.of(job.roots, row).replica
+        wanted = {row.name: same_place(place)}
+        found = {table: same_place(location) for table, location in (entries.tables() or {}).items()}
+        if found != wanted:
+            raise FoundError(f"the catalog has {found}, not {wanted}")
+        return entries
 
     def athena(self) -> str:
-        if not self.context.on_s3 or not any(one.kind == "glue" for one in self.context.loaded.catalogs.values()):
+        """Every catalog in Glue that has the table is asked."""
+        named = [name for name, spec in to_register(self.context.loaded.catalogs).items() if spec.kind in OF_GLUE]
+        if not self.context.on_s3 or not named:
             raise NotTriedError("no-glue")
-        if self.entries is None or not self.is_registered:
-            raise NotTriedError("failed")
-        truth = self._source.truth(REGISTERED)
-        columns = ", ".join(f'"{name}"' for name in truth.schema.names)
-        sql = f'SELECT {columns} FROM "{REGISTERED.partition(".")[2]}"'  # noqa: S608 - names of the demo's own table
-        rows = self.entries.query(sql, self.context.place.below("athena"), self.context.seconds_left)
-        wanted = [tuple(row.values()) for row in truth.to_pylist()]
-        if sorted(rows, key=str) != sorted(wanted, key=str):
-            raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
-        return f"{len(rows)} rows are those of the source"
+        rows = 0
+        for name in named:
+            entries = self.registered.get(name)
+            if not isinstance(entries, GlueEntries):
+                raise NotTriedError("failed")
+            truth = self._source.truth(REGISTERED)
+            columns = ", ".join(f'"{column}"' for column in truth.schema.names)
+            sql = f'SELECT {columns} FROM "{REGISTERED.partition(".")[2]}"'  # noqa: S608 - names of the demo's own table
+            output = self.context.place.below("athena", name)
+            rows += _are_equal(entries.query(sql, output, self.context.seconds_left), truth)
+        return f"{rows} rows are those of the source"
 
-    @property
-    def database(self) -> str:
-        """Name of the database of a catalog that this check makes."""
-        return database_of(self.context.place.root)
+    def databricks_sql(self) -> str:
+        loaded, environ = self.context.loaded, self.context.cli.environ
+        named = [name for name, spec in to_register(loaded.catalogs).items() if spec.kind == OF_DATABRICKS]
+        if not named or not databricks_sql.is_workspace_known(loaded.runner, environ):
+            raise NotTriedError("no-workspace")
+        (name,) = named
+        if name not in self.registered:
+            raise NotTriedError("failed")
+        declared = loaded.runners.get(loaded.runner, {})
+        client = databricks_sql.connect(loaded.runner, declared, self.context.connections)
+        warehouse = databricks_sql.warehouse(client, environ)
+        truth = self._source.truth(REGISTERED)
+        columns = ", ".join(f"`{column}`" for column in truth.schema.names)
+        parts = (loaded.catalogs[name].catalog_name, database_of(self.context.place.root, name))
+        table = ".".join(f"`{part}`" for part in (*parts, REGISTERED.partition(".")[2]))
+        sql = f"SELECT {columns} FROM {table}"  # noqa: S608 - a name of the metadata, and the demo's own
+        rows = databricks_sql.query(client, sql, warehouse, self.context.seconds_left)
+        return f"{_are_equal(rows, truth)} rows are those of the source"
 
     # The demo's tables
 
@@ -267,6 +316,12 @@ class JobChecks:
                 target = join(self.context.place.roots().landing, path.relative_to(root).as_posix())
                 self.context.store.write(target, path.read_bytes())
 
+    def _has_begun(self, lake: str) -> bool:
+        """Whether a job has appended changes to a table of the lake."""
+        roots, store = self.context.place.roots(lake), self.context.store
+        logs = (join(Layout.of(roots, spec).changes, "_delta_log") for spec in self._tables)
+        return any(next(iter(store.list(log)), None) is not None for log in logs)
+
     def _compare(self, lake: str, spec: TableSpec) -> int:
         """How many rows a replica has, which are those of the source.
 
@@ -308,7 +363,7 @@ class JobChecks:
         Raises:
             FoundError: a table failed, or has no result.
         """
-        outcome = self.outcome_of(spec, Listener())
+        outcome = self.outcome_of(spec)
         bad = [result for result in outcome.results if result.status == "failed"]
         if bad:
             error = bad[0].error
@@ -319,7 +374,9 @@ class JobChecks:
             raise FoundError(f"the job ended without a result of {', '.join(sorted(without))}")
         return outcome.results
 
-    def outcome_of(self, spec: JobSpec, listener: Listener, stop: Callable[[], bool] = lambda: False) -> JobOutcome:
+    def outcome_of(
+        self, spec: JobSpec, listener: Listener | None = None, stop: Callable[[], bool] = lambda: False
+    ) -> JobOutcome:
         """Run a job to its end.
 
         Args:
@@ -336,7 +393,7 @@ class JobChecks:
                 ours.send()
 
         before = list(self.handles)
-        outcome: JobOutcome = self._runner(spec, tick).run(spec, listener)
+        outcome: JobOutcome = self._runner(spec, tick).run(spec, listener or Listener())
         if outcome.cancelled_by is not None and not ours.is_sent:
             raise Stopped(outcome.cancelled_by)  # a run elsewhere may go on: `close` stops it
         self.handles[:] = before  # those of this job have ended
@@ -426,9 +483,21 @@ class JobChecks:
             self.handles.append(handle)
 
 
-def database_of(root: str) -> str:
-    """Name of the database that the check in this folder makes in a catalog."""
-    return f"gddl_check_{hashlib.blake2b(root.encode(), digest_size=6).hexdigest()}"
+def _are_equal(rows: Sequence[Row], truth: Any) -> int:
+    """How many rows an engine gave, which are those of the source, whose columns are all text.
+
+    Raises:
+        FoundError: they are not.
+    """
+    wanted = [tuple(row.values()) for row in truth.to_pylist()]
+    if sorted(rows, key=str) != sorted(wanted, key=str):
+        raise FoundError(f"{len(rows)} rows, of which {len(set(rows) & set(wanted))} of {len(wanted)} are right")
+    return len(rows)
+
+
+def _first_error(outcome: JobOutcome) -> str:
+    """What the first table that failed says; empty where none did."""
+    return next((f": {result.error.message}" for result in outcome.results if result.error is not None), "")
 
 
 @dataclass
@@ -469,4 +538,5 @@ def probes(checks: JobChecks) -> Mapping[str, Callable[[CheckContext], str]]:
         "tables.spark": lambda _: checks.spark(),
         "catalog.register": lambda _: checks.register(),
         "tables.athena": lambda _: checks.athena(),
+        "tables.databricks_sql": lambda _: checks.databricks_sql(),
     }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.contract.layout import CHECKS as FOLDER
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
@@ -25,7 +26,6 @@ from airflow_gddl.stores import Storage, open_store
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
-FOLDER = "_gddl_check"
 _NAME = re.compile(r"[A-Za-z0-9-]+")
 _DELETED_AT_ONCE = 1000
 _LOGINS = ("AWS_PROFILE", "AWS_ROLE_ARN", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE")
@@ -100,6 +100,7 @@ class CheckContext:
         clock: seconds, monotonic.
         poll_seconds: between the first two polls of a remote job.
         end_seconds: how long a remote run that was stopped may take to end, after the checks.
+        claim_seconds: after which claims of a process elsewhere that was killed have expired.
     """
 
     cli: CliContext
@@ -115,6 +116,7 @@ class CheckContext:
     begun: float = field(default_factory=time.monotonic)
     poll_seconds: float = 5.0
     end_seconds: float = 120.0
+    claim_seconds: float = 65.0
 
     @property
     def seconds_left(self) -> float:
@@ -161,8 +163,8 @@ def of_nobody(environ: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
 
 
-def remove(context: CheckContext) -> str:
-    """Remove the folder of the check; return the finding.
+def remove(context: CheckContext) -> None:
+    """Remove the folder of the check.
 
     Raises:
         FoundError: what is left, and how to remove it.
@@ -177,7 +179,6 @@ def remove(context: CheckContext) -> str:
         raise FoundError(f"{root} is still there. {by_hand(root)}")
     if not context.on_s3:
         context.store.prune(root, context.place.lake)
-    return "removed"
 
 
 def _empty(store: Storage, root: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_glue
+from airflow_gddl.contract.layout import same_place
 from airflow_gddl.contract.packages import needed_by
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
@@ -18,7 +19,7 @@ from spark_jobs.catalogs.catalog_port import (
     Registration,
     refused,
 )
-from spark_jobs.catalogs.registrar import hive_type, same_place
+from spark_jobs.catalogs.registrar import hive_type
 
 _LONGEST_COLUMN_COMMENT = 255
 _LONGEST_DESCRIPTION = 2048

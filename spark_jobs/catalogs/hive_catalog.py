@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName
-from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.layout import STATE, join, same_place
 from airflow_gddl.contract.sql_types import literal, quoted
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
@@ -20,7 +20,7 @@ from spark_jobs.catalogs.catalog_port import (
     Registration,
     TableColumn,
 )
-from spark_jobs.catalogs.registrar import hive_type, same_place
+from spark_jobs.catalogs.registrar import hive_type
 from spark_jobs.tables.places import DeclinedError
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
+from airflow_gddl.contract.layout import same_place
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.stores import Storage
 from spark_jobs.catalogs.catalog_port import (
@@ -26,7 +27,6 @@ from spark_jobs.catalogs.catalog_port import (
     refused,
 )
 from spark_jobs.catalogs.glue_catalog import client_of, translated
-from spark_jobs.catalogs.registrar import same_place
 from spark_jobs.tables.iceberg_metadata import SNAPSHOT, MetadataVersions, StoreIO, parsed
 
 _MAIN = "main"

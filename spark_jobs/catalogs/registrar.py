@@ -71,16 +71,6 @@ def hive_type(kind: Any) -> str:
 _HIVE = {**SQL_NAMES, "timestamp_ntz": "timestamp"}
 
 
-def same_place(location: str) -> str:
-    """A location in normal form, for comparison: no `file:`, `s3a` as `s3`, no slash at the end."""
-    text = location.removeprefix("file:")
-    if location != text:
-        text = "/" + text.lstrip("/")
-    for scheme in ("s3a://", "s3n://"):
-        text = text.replace(scheme, "s3://", 1) if text.startswith(scheme) else text
-    return text.rstrip("/")
-
-
 KindInfo = tuple[TableKind, DeltaTableInfo]
 LEFT = "the table is no longer registered by this name; drop the entry there"
 

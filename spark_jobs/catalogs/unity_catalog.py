@@ -5,13 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from airflow_gddl.contract import durations
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_status, token_of
+from airflow_gddl.contract.layout import same_place
 from airflow_gddl.contract.sql_types import type_text
+from airflow_gddl.contract.unity_rest import answer_of, message_of
 from spark_jobs.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
@@ -21,10 +21,7 @@ from spark_jobs.catalogs.catalog_port import (
     Registration,
     TableColumn,
 )
-from spark_jobs.catalogs.registrar import same_place
 
-_API = "/api/2.1/unity-catalog"
-_MOST_BYTES = 10_000_000
 _TYPE_NAMES = {"integer": "INT"}
 
 
@@ -35,7 +32,7 @@ class UnityCatalog:
 
     def __init__(self, spec: CatalogSpec, environ: Mapping[str, str]) -> None:
         self._catalog = spec.catalog_name or ""
-        self._http = _Http(spec.url or "", durations.seconds(spec.timeout), _token(spec, environ))
+        self._http = _Http(spec, environ)
         self._schemas: set[str] = set()
 
     def entry_of(self, info: DeltaTableInfo, properties: Mapping[str, str]) -> Entry:
@@ -97,14 +94,10 @@ def unity_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
 
 
 class _Http:
-    """HTTP requests, each over a new connection. No redirect is followed: the token is for this server alone."""
+    """Requests, each over a new connection."""
 
-    def __init__(self, url: str, wait: int, token: str) -> None:
-        parts = urlsplit(url)
-        self._base, self._where, self._wait = parts.path.rstrip("/") + _API, parts.netloc, wait
-        self._kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
-        self._headers |= {"Authorization": f"Bearer {token}"} if token else {}
+    def __init__(self, spec: CatalogSpec, environ: Mapping[str, str]) -> None:
+        self._spec, self._token, self._where = spec, _token(spec, environ), urlsplit(spec.url or "").netloc
 
     def ask(
         self,
@@ -124,7 +117,7 @@ class _Http:
         Raises:
             CatalogError: any other failure.
         """
-        status, text = self._sent(method, path, None if body is None else json.dumps(body))
+        status, text = self._sent(method, path, body)
         if (missing and status == 404) or (there and (status == 409 or "ALREADY_EXISTS" in text)):
             return None
         if status >= 300:
@@ -138,22 +131,16 @@ class _Http:
             raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True)
         return answer
 
-    def _sent(self, method: str, path: str, body: str | None) -> tuple[int, str]:
+    def _sent(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, str]:
         try:
-            with closing(self._kind(self._where, timeout=self._wait)) as connection:
-                connection.request(method, self._base + path, body, self._headers)
-                answer = connection.getresponse()
-                return answer.status, answer.read(_MOST_BYTES).decode(errors="replace")
+            return answer_of(self._spec, self._token, method, path, body)
         except (OSError, http.client.HTTPException) as error:
             message = f"{self._where} does not answer: {error or type(error).__name__}"
             raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True) from error
 
 
 def _refusal(status: int, text: str) -> CatalogError:
-    try:
-        message = str(json.loads(text).get("message", ""))
-    except (ValueError, AttributeError):
-        message = ""
+    message = message_of(text)
     shown = f"Unity Catalog answers {status}{f': {message}' if message else ''}"[:400]
     code = code_of_status(status)
     return CatalogError(code, shown, is_down=code == "CATALOG_UNREACHABLE")

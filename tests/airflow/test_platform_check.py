@@ -18,12 +18,14 @@ from airflow.sdk.bases.operator import TriggerFailureReason
 from airflow.triggers.base import TriggerEvent
 
 from airflow_gddl.platform_check import course, dag
+from airflow_gddl.platform_check.catalog_entries import begin, database_of
 from airflow_gddl.platform_check.checks import STORAGE
 from airflow_gddl.platform_check.place import FOLDER
 from airflow_gddl.version_compat import AirflowFailException, TaskDeferred
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 from tests.airflow.stored import put
+from tests.catalogs.unity_server import unity_server
 
 pytestmark = [
     pytest.mark.usefixtures("database"),
@@ -175,6 +177,27 @@ def test_a_dag_processor_that_was_killed_spoils_no_later_answer(stage: Stage, mo
     with pytest.raises(AirflowFailException):
         results.execute(nothing)
     assert list(folder.iterdir()) == [other]
+
+
+def test_entries_of_a_worker_that_was_killed_are_removed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    with unity_server() as world:
+        catalogs = {"main": {"kind": "unity", "url": world.url, "catalog_name": "lake"}}
+        settings = stage.metadata / "gddl.yaml"
+        settings.write_text(f"{settings.read_text()}\ncatalogs: {json.dumps(catalogs)}\n")
+        worker = dag.context_in_airflow("worker", dag.run_name("mine"), None, dag.Bounds())
+        begin(worker, "main", is_remote=False)
+        schema = f"lake.{database_of(worker.place.root, 'main')}"
+        location = worker.place.below("lake-catalog-main", "t")
+        world.schemas[schema] = {}
+        world.tables[f"{schema}.t"] = {"name": "t", "storage_location": f"file://{location}"}
+        results = made().get_task("results")
+        assert isinstance(results, dag.Results)
+        monkeypatch.setattr(Variable, "get", lambda _, default: default)
+        nothing: Any = {"run_id": "mine", "ti": SimpleNamespace(xcom_pull=lambda **_: None)}
+        with pytest.raises(AirflowFailException):
+            results.execute(nothing)
+        assert (world.schemas, world.tables) == ({}, {})
+    assert not (stage.lake / FOLDER).exists()
 
 
 @pytest.mark.parametrize(("seconds", "is_answered"), [(60, True), (-60, False)])

@@ -68,6 +68,24 @@ class Services:
         del self.databases[Name]
         return {}
 
+    def _DeleteTable(self, DatabaseName: str, Name: str) -> Answer:  # noqa: N802, N803 - Glue's names
+        if Name not in self._tables(DatabaseName):
+            raise RefusedError("EntityNotFoundException")
+        del self.databases[DatabaseName][Name]
+        return {}
+
+    def _UpdateTable(  # noqa: N802 - Glue's name
+        self,
+        DatabaseName: str,  # noqa: N803 - Glue's name
+        TableInput: dict[str, Any],  # noqa: N803 - Glue's name
+        VersionId: str = "1",  # noqa: N803 - Glue's name
+        **_: Any,
+    ) -> Answer:
+        if VersionId != "1":
+            raise RefusedError("ConcurrentModificationException")
+        self._tables(DatabaseName)[TableInput["Name"]] = TableInput
+        return {}
+
     def _CreateTable(self, DatabaseName: str, TableInput: dict[str, Any]) -> Answer:  # noqa: N802, N803 - Glue's names
         self._tables(DatabaseName).update({} if self.forgets else {TableInput["Name"]: TableInput})
         return {}
@@ -75,7 +93,7 @@ class Services:
     def _GetTable(self, DatabaseName: str, Name: str) -> Answer:  # noqa: N802, N803 - Glue's names
         if Name not in self._tables(DatabaseName):
             raise RefusedError("EntityNotFoundException")
-        return {"Table": {**self.databases[DatabaseName][Name], "DatabaseName": DatabaseName}}
+        return {"Table": {**self.databases[DatabaseName][Name], "DatabaseName": DatabaseName, "VersionId": "1"}}
 
     def _GetTables(self, DatabaseName: str) -> Answer:  # noqa: N802, N803 - Glue's names
         return {"TableList": list(self._tables(DatabaseName).values())}

@@ -18,7 +18,7 @@ from airflow_gddl.platform_check.checks import Outcome
 from airflow_gddl.platform_check.place import CheckContext
 from airflow_gddl.stores import Storage
 from tests.harness.s3_server import Bucket, serving
-from tests.platform_check import aws_services
+from tests.platform_check import aws_services, catalogs
 from tests.platform_check import broken_stores as stores
 from tests.platform_check.ground import Ground, outcomes
 from tests.platform_check.platforms import ForgetfulGlue, on_glue
@@ -148,6 +148,13 @@ def at_glue(check: str, **faults: Any) -> Fault:
     return Fault(make, S3)
 
 
+def warehouse_that_loses_a_row(ground: Ground) -> Outcome:
+    with catalogs.in_workspace(ground, one="RUNNING") as (made, sql):
+        read = sql.read
+        sql.read = lambda *names: read(*names)[1:]
+        return outcomes(made, "catalog.register", "tables.databricks_sql")["tables.databricks_sql"]
+
+
 def silent(task: str) -> Outcome:
     from airflow_gddl.platform_check.dag import of_task  # noqa: PLC0415 - needs Airflow
 
@@ -183,6 +190,7 @@ FAULTS: Mapping[str, Fault] = {
     "tables.rows": Fault(lambda ground: with_a_row_removed(ground, "tables.rows")),
     "tables.spark": Fault(lambda ground: job_that_starts_once(ground, "tables.spark")),
     "tables.athena": at_glue("tables.athena", loses=True),
+    "tables.databricks_sql": Fault(warehouse_that_loses_a_row),
     "catalog.answer": Fault(closed_catalog),
     "catalog.register": at_glue("catalog.register", forgets=True),
     "airflow.triggerer": Fault(lambda _: silent("triggerer")),

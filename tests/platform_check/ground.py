@@ -67,7 +67,7 @@ class Ground:
         bounds = Bounds(minutes=changes.pop("minutes", 5.0))
         cli = changes.get("cli", self.cli)
         made = context_of(cli, metadata.read(cli, str(self.metadata)), bounds, name="id-1")
-        return replace(made, poll_seconds=0.05, **changes)
+        return replace(made, poll_seconds=0.05, claim_seconds=0.0, **changes)
 
 
 def outcomes(made: CheckContext, *wanted: str) -> dict[str, Outcome]:

@@ -82,8 +82,12 @@ def on_glue(
 
 
 @contextmanager
-def on_workspace(ground: Ground, *, minutes: float = 5.0) -> Iterator[CheckContext]:
-    """A context whose jobs are processes of the fake workspace."""
+def on_workspace(ground: Ground, *, minutes: float = 5.0, sql: Any = None) -> Iterator[CheckContext]:
+    """A context whose jobs are processes of the fake workspace.
+
+    Args:
+        sql: its warehouses.
+    """
     from airflow_gddl.runners.databricks import jobs as databricks  # noqa: PLC0415 - needs its SDK
     from airflow_gddl.runners.databricks.access import DatabricksAccess  # noqa: PLC0415 - as above
     from airflow_gddl.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - as above
@@ -92,12 +96,13 @@ def on_workspace(ground: Ground, *, minutes: float = 5.0) -> Iterator[CheckConte
 
     own = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "node_type": "i3.xlarge", "local_roots": True}
     with serving([sys.executable, "-m", "spark_jobs.main"]) as server:
+        server.sql = sql
         login = {"DATABRICKS_HOST": server.workspace.url, "DATABRICKS_TOKEN": server.token}
         with mock.patch.dict(os.environ, {**_ENVIRON, **login}):
             jobs = databricks.jobs_of({"small": TierSpec(tasks="one")}, DatabricksSettings(**own))
             workspace = connect(DatabricksAccess())
             databricks.apply(workspace, databricks.plan(workspace, jobs))
-            settings = {"runner": "databricks", "runners": {"databricks": own}, "tiers": {}}
+            settings = {**ground.settings, "runner": "databricks", "runners": {"databricks": own}, "tiers": {}}
             yield replace(ground, settings=settings).context(minutes=minutes)
 
 

@@ -13,9 +13,9 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CatalogSpec, ProbeSkippedError
 from airflow_gddl.platform_check import catalog_checks
-from airflow_gddl.platform_check.catalog_entries import ENTRIES
 from airflow_gddl.platform_check.checks import CHECKS as KNOWN
 from airflow_gddl.platform_check.checks import NotTriedError, Outcome
+from airflow_gddl.platform_check.glue_entries import GlueEntries
 from tests.platform_check import aws_services
 from tests.platform_check.aws_services import Services
 from tests.platform_check.conftest import KEYS
@@ -59,26 +59,29 @@ def test_a_table_is_registered_read_by_athena_and_removed(bucket_ground: Ground)
         ({"loses": True}, "tables.athena", ""),
         ({"refuses": {"StartQueryExecution": DENIED}}, "tables.athena", "CATALOG_DENIED"),
         ({"refuses": {"DeleteDatabase": DENIED}}, "cleanup", ""),
+        ({"refuses": {"DeleteTable": DENIED}}, "cleanup", ""),
     ],
 )
 def test_what_the_services_refuse_or_get_wrong_is_found(
     faults: dict[str, Any], check: str, cause: str, bucket_ground: Ground
 ) -> None:
-    from airflow_gddl.platform_check import course  # noqa: PLC0415 - with all outcomes, the removal of entries too
-
     with with_catalog(bucket_ground) as (ground, services):
         for name, value in faults.items():
             setattr(services, name, value)
-        taken: list[Outcome] = []
-        course.everything(ground.context(), taken.append, ("catalog.register", "tables.athena"))
-        (bad,) = (one for one in taken if one.state == "FAIL")
+        found = outcomes(ground.context(), "catalog.register", "tables.athena")
+        (bad,) = (one for one in found.values() if one.state == "FAIL")
         assert (bad.check, bad.code, bad.cause) == (check, KNOWN[check].code, cause), bad
         assert bool(services.databases) == (check == "cleanup")
+        if check == "cleanup":
+            (database,) = services.databases
+            assert f"Remove it with `aws glue delete-database --name {database}`" in bad.finding
 
 
-def test_entries_that_can_not_be_removed_are_not_made(ground: Ground) -> None:
-    catalog = {"kind": "unity", "url": "http://127.0.0.1:1", "catalog_name": "c", "token_env": None}
-    made = replace(ground, settings={"catalogs": {"main": catalog}}).context()
+@pytest.mark.parametrize("kind", ["hive", "other"])
+def test_entries_that_can_not_be_removed_are_not_made(kind: str, ground: Ground) -> None:
+    """Of a metastore that Spark alone knows, and of a kind of another package."""
+    made = replace(ground, settings={"catalogs": {"main": {"kind": "hive"}}}).context()
+    made = replace(made, loaded=replace(made.loaded, catalogs={"main": CatalogSpec(kind=kind)}))
     found = outcomes(made, "catalog.register", "tables.athena")
     assert states(found) == {"catalog.register": "registration", "tables.athena": "no-glue", "cleanup": "PASS"}
 
@@ -94,7 +97,7 @@ def test_a_query_that_does_not_end_is_stopped_at_the_time_limit(ground: Ground) 
         catalog = CatalogSpec(kind="glue", region="us-east-1", endpoint=services.url)
         environ = {**KEYS, "AWS_ENDPOINT_URL_ATHENA": services.url}
         with pytest.raises(NotTriedError, match="time"):
-            ENTRIES["glue"](catalog, "d", environ).query("SELECT 1", "s3://b/x", 0.1)
+            GlueEntries(catalog, "d", environ).query("SELECT 1", "s3://b/x", 0.1)
         assert services.stopped == list(services.queries)
 
 

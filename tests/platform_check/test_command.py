@@ -19,11 +19,11 @@ import pytest
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.platform_check import command, course
-from airflow_gddl.platform_check.checks import BEYOND, CHECKS, STORAGE
+from airflow_gddl.platform_check.catalog_entries import database_of
+from airflow_gddl.platform_check.checks import CHECKS, STORAGE
 from airflow_gddl.platform_check.command import announcement
 from airflow_gddl.platform_check.dag_file import write_dag
-from airflow_gddl.platform_check.job_checks import JobChecks
-from airflow_gddl.platform_check.place import FOLDER, Bounds, CheckPlace, by_hand, dollars
+from airflow_gddl.platform_check.place import FOLDER, Bounds, by_hand, dollars
 from tests.harness.waiting import wait_for
 from tests.platform_check.ground import Ground
 from tests.s3.faulty import Fault, Way
@@ -53,7 +53,7 @@ def test_a_failure_is_shown_with_code_and_remedy_and_all_is_removed(
     assert "[PLATFORM_JOB_FAILED]" in shown.out
     assert "Remedy: " in shown.out
     found = results(ground)
-    assert list(found) == [*(name for name in CHECKS if name != "cleanup"), *BEYOND, "cleanup"]
+    assert list(found) == [*(name for name in CHECKS if name != "cleanup"), "cleanup"]
     assert found["job.load"]["cause"] == "JOB_DIED"
     assert {found[name]["result"] for name in STORAGE if name != "storage.denied"} == {"PASS"}
     assert {found[name]["reason"] for name in ("job.cancel", "job.resume", "tables.rows", "tables.spark")} == {"failed"}
@@ -73,7 +73,7 @@ def test_the_bound_is_said_first(ground: Ground, capsys: pytest.CaptureFixture[s
 def test_json_is_a_line_for_each_check(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
     assert quick(ground, "--json") == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {line["check"] for line in lines} == {*CHECKS, *BEYOND}
+    assert {line["check"] for line in lines} == set(CHECKS)
     (load,) = (line for line in lines if line["check"] == "job.load")
     assert (load["state"], load["code"], load["cause"]) == ("FAIL", "PLATFORM_JOB_FAILED", "JOB_DIED")
 
@@ -103,13 +103,33 @@ def test_what_a_killed_check_may_have_left_elsewhere_is_named(ground: Ground) ->
     made = replace(ground, settings={"catalogs": catalogs}).context()
     glue = replace(made, loaded=replace(made.loaded, runner="glue"))
     other = f"{made.place.lake}/{FOLDER}/earlier"
-    Path(other).mkdir(parents=True)
+    notes = Path(other, "catalogs")
+    notes.mkdir(parents=True)
+    first = f"another check left, or works in, {other}. If it was killed, end its runs on the platform first."
     (said,) = (line for line in announcement(glue) if "earlier" in line)
-    database = JobChecks(replace(made, place=CheckPlace(made.place.lake, "earlier"))).database
-    assert said == (
-        f"another check left, or works in, {other}. If it was killed, end its runs on the platform first."
-        f" Remove it with `rm -r {other}`, and its database with `aws glue delete-database --name {database}`"
-    )
+    assert said == f"{first} Remove it with `rm -r {other}`"
+    (notes / "main").touch()
+    (notes / "unknown").touch()
+    (said,) = (line for line in announcement(glue) if "earlier" in line)
+    database = database_of(other, "main")
+    hand = f"First remove its database in the catalog main with `aws glue delete-database --name {database}`."
+    assert said == f"{first} {hand} Remove it with `rm -r {other}`"
+
+
+def test_a_folder_beside_those_of_checks_stops_no_check(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its name is none that a check gives."""
+    Path(ground.lake, FOLDER, "a b_c").mkdir(parents=True)
+    Path(ground.lake, FOLDER, "a b_c", "x").touch()
+    assert quick(ground) == 1
+    assert "another check left, or works in, " in " ".join(capsys.readouterr().out.split())
+    assert results(ground)["storage.write"]["result"] == "PASS"
+
+
+def test_jobs_of_more_kinds_of_catalogs_add_to_the_bound(ground: Ground) -> None:
+    kinds = ("glue", "iceberg_glue", "glue")
+    catalogs = {f"c{n}": {"kind": kind, "region": "us-east-1"} for n, kind in enumerate(kinds)}
+    made = replace(ground, settings={"catalogs": catalogs}).context()
+    assert ", 9 jobs of the runner local " in announcement(made)[1]
 
 
 def test_processes_that_try_the_storage_add_to_the_bound(bucket_ground: Ground) -> None:
@@ -129,7 +149,7 @@ def test_the_time_limit_leaves_checks_untried(ground: Ground) -> None:
     assert time.monotonic() - began >= 6
     found = results(ground)
     later = [name for name in found if name.startswith(("job.", "tables.", "catalog.register"))]
-    assert {found[name]["reason"] for name in later} <= {"time", "failed", "engine"}
+    assert {found[name]["reason"] for name in later} <= {"time", "failed"}
     assert found["job.load"]["reason"] == "time"
     assert found["cleanup"]["result"] == "PASS"
 

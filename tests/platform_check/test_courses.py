@@ -21,11 +21,13 @@ from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.runners.child import Stopped, stoppable
 from airflow_gddl.runners.interface import JobOutcome
 from tests.harness.waiting import wait_for
+from tests.platform_check import catalogs
 from tests.platform_check.ground import Ground, outcomes
 from tests.platform_check.platforms import DeafGlue, ForgetfulGlue, GlueConnections, on_emr, on_glue, on_workspace
 from tests.s3.faulty import Way
 
-JOBS = tuple(name for name in CHECKS if name.startswith(("job.", "tables.")) and name != "tables.athena")
+OF_ENGINES = ("tables.athena", "tables.databricks_sql")
+JOBS = tuple(name for name in CHECKS if name.startswith(("job.", "tables.")) and name not in OF_ENGINES)
 WITHOUT_SPARK = tuple(name for name in JOBS if name != "tables.spark")
 
 
@@ -98,8 +100,11 @@ def test_a_table_without_a_result_is_found(ground: Ground, monkeypatch: pytest.M
 def test_runs_of_glue(ground: Ground) -> None:
     with on_glue(ground, holds_jobs=False) as made:
         found = outcomes(made, *WITHOUT_SPARK)
-    passed = dict.fromkeys((*WITHOUT_SPARK, "cleanup"), "PASS")
-    assert states(found) == {**passed, "job.killed": "no-kill"}
+        assert isinstance(made.connections, GlueConnections)
+        ends = [run.answer()["JobRunState"] for run in made.connections.service.runs]
+    assert states(found) == dict.fromkeys((*WITHOUT_SPARK, "cleanup"), "PASS")
+    assert found["job.killed"].finding == "5 of 5 tables failed with REMOTE_RUN_FAILED"
+    assert ends.count("FAILED") == 1
 
 
 def test_a_run_that_does_not_stop_is_found(ground: Ground) -> None:
@@ -158,8 +163,16 @@ def test_runs_of_a_workspace(ground: Ground) -> None:
     pytest.importorskip("databricks.sdk")
     with on_workspace(ground) as made:
         found = outcomes(made, *WITHOUT_SPARK)
-    passed = dict.fromkeys((*WITHOUT_SPARK, "cleanup"), "PASS")
-    assert states(found) == {**passed, "job.killed": "no-kill"}
+    assert states(found) == dict.fromkeys((*WITHOUT_SPARK, "cleanup"), "PASS")
+    assert found["job.killed"].finding == "5 of 5 tables failed with REMOTE_RUN_FAILED"
+    assert found["tables.rows"].finding.startswith("7,5"), "the tables of both lakes"
+
+
+def test_a_warehouse_of_the_workspace_reads_a_table_of_its_jobs(ground: Ground) -> None:
+    pytest.importorskip("databricks.sdk")
+    with catalogs.warehouses(ground, one="RUNNING") as (there, sql), on_workspace(there, sql=sql) as made:
+        wanted = ("catalog.register", "tables.databricks_sql")
+        assert states(outcomes(made, *wanted)) == dict.fromkeys((*wanted, "cleanup"), "PASS")
 
 
 @pytest.mark.deep

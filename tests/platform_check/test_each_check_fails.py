@@ -11,7 +11,7 @@ import pytest
 from airflow_gddl.contract.documentation import code_texts
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.platform_check import course, job_checks, storage_checks
-from airflow_gddl.platform_check.checks import BEYOND, CHECKS, REASONS, STORAGE
+from airflow_gddl.platform_check.checks import CHECKS, STORAGE
 from airflow_gddl.platform_check.course import AIRFLOW
 from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.platform_check.place import FOLDER
@@ -38,11 +38,6 @@ def test_codes_are_of_one_check_each_and_documented_with_a_remedy() -> None:
     assert len(set(found)) == len(found)
     assert {code for code in found if not code_texts()[code].remedy} == set()
     assert all(check.remedy for check in CHECKS.values())
-
-
-def test_reasons_of_what_no_check_tries_are_known() -> None:
-    assert set(BEYOND.values()) <= set(REASONS)
-    assert not set(BEYOND) & set(CHECKS)
 
 
 @pytest.mark.parametrize("check", [name for name, fault in FAULTS.items() if "local" in fault.grounds])

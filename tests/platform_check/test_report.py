@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.cli.screen import Screen
-from airflow_gddl.contract.errors import FatalError, documented
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.platform_check import course, report
-from airflow_gddl.platform_check.checks import BEYOND, CHECKS, REASONS, FoundError, Outcome, failed, not_tried
+from airflow_gddl.platform_check.checks import CHECKS, REASONS, FoundError, Outcome, failed, not_tried
 from airflow_gddl.platform_check.place import CheckPlace
 from tests.harness.examples import at_random
 from tests.platform_check.ground import Ground
@@ -128,7 +128,7 @@ def test_the_file_says_what_became_of_each_check(ground: Ground) -> None:
         Outcome(check="storage.write", state="PASS", seconds=1.26, finding="s3://bucket"),
         failed("job.load", FatalError("S3_UNREACHABLE", "no answer"), origin="worker", seconds=2.0),
         failed("job.cancel", FoundError("it went on", "COMPANY_CODE"), origin="here", seconds=2.0),
-        not_tried("job.killed", "no-kill"),
+        not_tried("job.once", "job-here"),
     ]
     content = json.loads(report.text(report.report(ground.context(), outcomes)))
     assert (content["form"], content["store"], content["endpoint"], content["runner"]) == (1, "local", "none", "local")
@@ -138,7 +138,7 @@ def test_the_file_says_what_became_of_each_check(ground: Ground) -> None:
         ("storage.write", "here", "PASS", "", "", "", 1.3),
         ("job.load", "worker", "FAIL", "PLATFORM_JOB_FAILED", "S3_UNREACHABLE", "", 2.0),
         ("job.cancel", "here", "FAIL", "PLATFORM_JOB_NOT_CANCELLED", "other", "", 2.0),
-        ("job.killed", "here", "NOT TRIED", "", "", "no-kill", 0.0),
+        ("job.once", "here", "NOT TRIED", "", "", "job-here", 0.0),
     ]
 
 
@@ -154,10 +154,10 @@ def test_the_table_fits_a_terminal_of_80_columns(
         failed(name, FatalError("S3_CREDENTIALS_MISSING", "no keys, " * 30), origin="dag processor", seconds=3e4)
         for name in CHECKS
     ]
-    outcomes += [not_tried(name, max(REASONS, key=len), "dag processor") for name in BEYOND]
+    outcomes[-2] = not_tried(outcomes[-2].check, max(REASONS, key=len), "dag processor")
     report.show(Screen(), outcomes)
     shown = capsys.readouterr().out.splitlines()
-    for name in (*CHECKS, *BEYOND):
+    for name in CHECKS:
         (row,) = (line for line in shown if line.startswith(f"{name} "))
         assert " dag processor " in row
         assert ("FAIL" in row) != ("NOT TRIED" in row)
@@ -169,7 +169,7 @@ def test_the_table_fits_a_terminal_of_80_columns(
 def test_outcomes_are_shown_in_one_order() -> None:
     outcomes = course.left_out([Outcome(check="cleanup", state="PASS")])
     names = [one.check for one in course.in_order([*outcomes, Outcome(check="cleanup", state="PASS")])]
-    assert names == [*(name for name in CHECKS if name != "cleanup"), *BEYOND, "cleanup"]
+    assert names == [*(name for name in CHECKS if name != "cleanup"), "cleanup"]
     assert {one.reason for one in outcomes if one.check.startswith("airflow.")} == {"no-airflow"}
 
 
@@ -193,10 +193,8 @@ def test_the_page_lists_what_others_ran() -> None:
 def test_reasons_and_checks_stand_on_the_page() -> None:
     page = (PAGE.parent / "check.md").read_text(encoding="utf-8")
     said = dict(re.findall(r"^\| `([a-z-]+)` \| (.+) \|$", page, re.MULTILINE))
-    link = re.compile(r"\[Consumers\]\(\.\./(consumers\.md)\)")
-    plain = {name: link.sub(lambda found: documented(found[1]), text) for name, text in said.items()}
-    assert plain == {**REASONS, "cleanup": "everything is removed"}
-    assert {name for name in (*CHECKS, *BEYOND) if f"`{name}`" not in page} == set()
+    assert said == {**REASONS, "cleanup": "everything is removed"}
+    assert {name for name in CHECKS if f"`{name}`" not in page} == set()
     assert re.findall(r"^\| `((?:storage|job|tables|catalog)\.\w+)`", page, re.MULTILINE) == [
         name for name in CHECKS if "." in name and not name.startswith("airflow.")
     ]
