@@ -204,8 +204,9 @@ def of_earlier_checks(store: Storage, place: CheckPlace) -> list[str]:
 
 
 def folders_of_checks(store: Storage, lake: str) -> tuple[str, ...]:
-    """Names of the folders that checks made and did not remove yet."""
-    return store.folders(join(lake, FOLDER))
+    """Names of the folders that checks made and did not remove yet. A folder of another name is none of theirs: whoever
+    writes to the lake could put a command into it, which would then be shown beside ours."""
+    return tuple(name for name in store.folders(join(lake, FOLDER)) if _NAME.fullmatch(name))
 
 
 Probe = Callable[[CheckContext], Any]

@@ -170,13 +170,14 @@ def test_a_dag_processor_that_was_killed_spoils_no_later_answer(stage: Stage, mo
     assert {one["state"] for one in json.loads(answer.read_bytes())} <= {"PASS", "NOT TRIED"}
     other = folder / f"{dag.run_name('other')}-dag-processor-0"
     other.mkdir()
+    (folder / f"{run}-dag-processor-a b").mkdir()  # of somebody else: no check names a folder so
     results = made().get_task("results")
     assert isinstance(results, dag.Results)
     nothing: Any = {"run_id": "mine", "ti": SimpleNamespace(xcom_pull=lambda **_: None)}
     monkeypatch.setattr(Variable, "get", lambda _, default: default)
     with pytest.raises(AirflowFailException):
         results.execute(nothing)
-    assert list(folder.iterdir()) == [other]
+    assert sorted(folder.iterdir()) == sorted([other, folder / f"{run}-dag-processor-a b"])
 
 
 def test_entries_of_a_worker_that_was_killed_are_removed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

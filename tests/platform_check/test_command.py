@@ -109,19 +109,22 @@ def test_what_a_killed_check_may_have_left_elsewhere_is_named(ground: Ground) ->
     (said,) = (line for line in announcement(glue) if "earlier" in line)
     assert said == f"{first} Remove it with `rm -r {other}`"
     (notes / "main").touch()
-    (notes / "unknown").touch()
+    (notes / "unknown, then `rm -r ~`").touch()
     (said,) = (line for line in announcement(glue) if "earlier" in line)
     database = database_of(other, "main")
-    hand = f"First remove its database in the catalog main with `aws glue delete-database --name {database}`."
-    assert said == f"{first} {hand} Remove it with `rm -r {other}`"
+    hand = f"First remove its database in the catalog main with `aws glue delete-database --name {database}`"
+    assert said.startswith(f"{first} {hand}, and gddl_check_")
+    assert said.endswith(f" in a catalog that the metadata name no more. Remove it with `rm -r {other}`")
+    assert "~" not in said
 
 
 def test_a_folder_beside_those_of_checks_stops_no_check(ground: Ground, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its name is none that a check gives."""
+    """Its name is none that a check gives, and may be a text that somebody wants the reader to follow."""
     Path(ground.lake, FOLDER, "a b_c").mkdir(parents=True)
     Path(ground.lake, FOLDER, "a b_c", "x").touch()
     assert quick(ground) == 1
-    assert "another check left, or works in, " in " ".join(capsys.readouterr().out.split())
+    assert "another check" not in capsys.readouterr().out
+    assert Path(ground.lake, FOLDER, "a b_c", "x").exists()
     assert results(ground)["storage.write"]["result"] == "PASS"
 
 
