@@ -118,8 +118,9 @@ def remove_entries(context: CheckContext) -> list[str]:
     """Remove the databases that this check made; return what is left."""
     try:
         catalogs = noted(context.store, context.place.root)
-    except Exception:  # noqa: BLE001 - the removal of the folder meets it again
-        return []
+    except Exception as error:  # noqa: BLE001 - a removal of the folder that succeeds later takes the notes with it
+        names = [f"{database_of(context.place.root, name)} of {name}" for name in to_register(context.loaded.catalogs)]
+        return [f"databases in catalogs may be left, {', '.join(names)}: {error}"] if names else []
     return [left for catalog in catalogs if (left := _removed(context, catalog))]
 
 
@@ -141,7 +142,10 @@ def _removed(context: CheckContext, catalog: str) -> str:
 
 
 def _drop(entries: Entries, database: str, root: str) -> str:
-    """Drop the entries that point into the folder, then the database; return the names of other entries, which stay."""
+    """Drop the entries that point into the folder, then the database; return the names of other entries, which stay.
+
+    Entries are listed again before the database is dropped, since Glue drops one with what was put into it meanwhile.
+    """
     if not _NAME.fullmatch(database):
         raise ValueError(f"not a database of a check: {database!r}")
     held = entries.tables()
@@ -151,9 +155,10 @@ def _drop(entries: Entries, database: str, root: str) -> str:
     for name in held:
         if name not in foreign:
             entries.drop_table(name)
-    if not foreign:
+    left = foreign or sorted(entries.tables() or ())
+    if not left:
         entries.drop_database()
-    return ", ".join(foreign)
+    return ", ".join(left)
 
 
 def _note(root: str, catalog: str) -> str:

@@ -26,7 +26,8 @@ class GlueEntries:
 
     @property
     def by_hand(self) -> str:
-        return f"`aws glue delete-database --name {self._database}`"
+        account = f" --catalog-id {self._spec.catalog_id}" if self._at else ""
+        return f"`aws glue delete-database --name {self._database}{account}`"
 
     def tables(self) -> Mapping[str, str] | None:
         glue = self._client("glue")

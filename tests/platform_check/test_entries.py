@@ -14,14 +14,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from airflow_gddl.contract.extensions import CatalogSpec
-from airflow_gddl.platform_check import course
+from airflow_gddl.platform_check import catalog_entries, course
 from airflow_gddl.platform_check.catalog_entries import ENTRIES, database_of, entries_of, to_register
 from airflow_gddl.platform_check.checks import NotTriedError, Outcome
 from airflow_gddl.platform_check.command import announcement
+from airflow_gddl.platform_check.glue_entries import GlueEntries
 from airflow_gddl.platform_check.hive_entries import HiveEntries
 from airflow_gddl.platform_check.place import CheckContext
 from tests.harness.waiting import wait_for
@@ -100,6 +102,43 @@ def test_a_database_that_is_there_is_not_used_and_stays(kind: str, here: Ground)
         assert found["catalog.register"].finding == said
         assert found["cleanup"].state == "PASS"
         assert tables(made) == set()
+
+
+def test_what_comes_into_a_database_while_it_is_removed_stays(
+    bucket_ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Glue drops a database with all that is in it."""
+    with catalog("glue", bucket_ground) as served:
+        made = served.ground(bucket_ground).context()
+        database = database_of(made.place.root, "main")
+        assert register(made).state == "PASS"
+        drop = GlueEntries.drop_table
+
+        def meanwhile(entries: GlueEntries, name: str) -> None:
+            drop(entries, name)
+            served.intrude(database)
+
+        monkeypatch.setattr(GlueEntries, "drop_table", meanwhile)
+        left = course.removed(made).finding
+        assert left == f"the database {database} of the catalog main is left: it has entries of others, mine"
+        assert tables(made) == {"mine"}
+
+
+def test_databases_whose_notes_can_not_be_listed_are_named(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    with catalog("unity", ground) as served:
+        made = served.ground(ground).context()
+        assert register(made).state == "PASS"
+        with monkeypatch.context() as now:
+            now.setattr(catalog_entries, "noted", Mock(side_effect=OSError("slow down")))
+            left = course.removed(made)
+        said = f"databases in catalogs may be left, {database_of(made.place.root, 'main')} of main: slow down"
+        assert (left.state, left.finding) == ("FAIL", said)
+        assert tables(made) == {"airlines"}
+
+
+def test_the_command_for_glue_names_the_account() -> None:
+    spec = CatalogSpec(kind="glue", catalog_id="123456789012")
+    assert GlueEntries(spec, "d", {}).by_hand == "`aws glue delete-database --name d --catalog-id 123456789012`"
 
 
 @contextmanager
