@@ -29,6 +29,7 @@ from airflow_gddl.contract.java import find_java
 from airflow_gddl.contract.layout import Layout, join, same_place, spec_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec, TierSpec
+from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.platform_check import databricks_sql
 from airflow_gddl.platform_check.catalog_entries import Entries, begin, database_of, to_register
 from airflow_gddl.platform_check.checks import FoundError, NotTriedError, Row
@@ -268,7 +269,7 @@ class JobChecks:
         truth = self._source.truth(REGISTERED)
         columns = ", ".join(f"`{column}`" for column in truth.schema.names)
         parts = (loaded.catalogs[name].catalog_name, database_of(self.context.place.root, name))
-        table = ".".join(f"`{part}`" for part in (*parts, REGISTERED.partition(".")[2]))
+        table = ".".join(quoted(part or "") for part in (*parts, REGISTERED.partition(".")[2]))
         sql = f"SELECT {columns} FROM {table}"  # noqa: S608 - a name of the metadata, and the demo's own
         rows = databricks_sql.query(client, sql, warehouse, self.context.seconds_left)
         return f"{_are_equal(rows, truth)} rows are those of the source"

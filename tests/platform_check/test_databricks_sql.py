@@ -13,9 +13,10 @@ import pytest
 pytest.importorskip("databricks.sdk")
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.platform_check import databricks_sql
+from airflow_gddl.platform_check import course, databricks_sql
 from airflow_gddl.platform_check.checks import FoundError, NotTriedError, Outcome
 from airflow_gddl.platform_check.command import announcement
+from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.platform_check.place import CheckContext
 from airflow_gddl.runners.child import Stopped
 from airflow_gddl.runners.interface import FromEnvironment
@@ -78,6 +79,23 @@ def test_an_unknown_warehouse_is_found(ground: Ground) -> None:
         one = found(named(made, "typo"))
         assert (one.state, one.cause) == ("FAIL", "PLATFORM_REFUSED")
         assert "typo is not a valid endpoint id" in one.finding
+
+
+def test_a_name_of_the_metadata_stays_a_name(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    with in_workspace(ground, on="RUNNING") as (made, _):
+        checks = JobChecks(made)
+        assert checks.register()
+        odd = replace(made.loaded.catalogs["main"], catalog_name="a`.`b`.`c` UNION SELECT 1 -- ")
+        checks.context = replace(made, loaded=replace(made.loaded, catalogs={"main": odd}))
+        asked: list[str] = []
+        monkeypatch.setattr(databricks_sql, "query", lambda _, sql, *__: asked.append(sql) or [])
+        with pytest.raises(FoundError):
+            checks.databricks_sql()
+        (sql,) = asked
+        assert " FROM `a``.``b``.``c`` UNION SELECT 1 -- `.`gddl_check_" in sql
+        checks.close()
+        checks.context = made
+        assert course.removed(made).state == "PASS"
 
 
 @contextmanager
