@@ -251,9 +251,12 @@ class Results(_Operator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         made = self.made(context)
-        self._withdraw(run_name(str(context["run_id"])))
+        try:
+            self._withdraw(run_name(str(context["run_id"])))
+        finally:  # whatever the Variable, and below an answer from the lake or of another version, holds
+            removals = [self._cleanup(made, origin) for origin in ORIGINS.values()]
         outcomes = [one for task in ORIGINS for one in of_task(task, context["ti"].xcom_pull(task_ids=task))]
-        outcomes += [self._cleanup(made, origin) for origin in ORIGINS.values()]
+        outcomes += removals
         outcomes = course.in_order([*outcomes, *course.left_out(outcomes)])
         screen, content = Screen(), report(made, outcomes)
         show(screen, outcomes)

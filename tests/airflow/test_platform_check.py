@@ -17,6 +17,7 @@ from airflow.sdk import DAG, Variable
 from airflow.sdk.bases.operator import TriggerFailureReason
 from airflow.triggers.base import TriggerEvent
 
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.platform_check import course, dag
 from airflow_gddl.platform_check.catalog_entries import begin, database_of
 from airflow_gddl.platform_check.checks import STORAGE
@@ -198,6 +199,25 @@ def test_entries_of_a_worker_that_was_killed_are_removed(stage: Stage, monkeypat
         with pytest.raises(AirflowFailException):
             results.execute(nothing)
         assert (world.schemas, world.tables) == ({}, {})
+    assert not (stage.lake / FOLDER).exists()
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [("not JSON", None), (None, [{"check": "storage.write", "state": "?"}]), (None, [{"check": "?", "state": "PASS"}])],
+)
+def test_all_is_removed_whatever_was_answered(
+    question: str | None, answer: list[dict[str, str]] | None, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever writes Variables, or to the lake, can forge a question and an answer."""
+    for origin in ("worker", "triggerer", "dag-processor"):
+        (stage.lake / FOLDER / f"{dag.run_name('mine')}-{origin}").mkdir(parents=True)
+    results = made().get_task("results")
+    assert isinstance(results, dag.Results)
+    monkeypatch.setattr(Variable, "get", lambda *_, **__: question)
+    forged: Any = {"run_id": "mine", "ti": SimpleNamespace(xcom_pull=lambda **_: answer)}
+    with pytest.raises((ValueError, FatalError)):
+        results.execute(forged)
     assert not (stage.lake / FOLDER).exists()
 
 
