@@ -83,6 +83,20 @@ def entries_of(context: CheckContext, catalog: str) -> Entries:
     return ENTRIES[spec.kind](spec, database_of(context.place.root, catalog), context.cli.environ)
 
 
+def by_hand_in(context: CheckContext, catalog: str) -> str:
+    """Where the database of a check is, and the command that removes it where one is known.
+
+    A name that the metadata do not have is not shown: whoever writes to the lake may have chosen it.
+    """
+    database = database_of(context.place.root, catalog)
+    if catalog not in context.loaded.catalogs:
+        return f"{database} in a catalog that the metadata name no more"
+    try:
+        return f"in the catalog {catalog} with {entries_of(context, catalog).by_hand}"
+    except NotTriedError:
+        return f"{database} in the catalog {catalog}"
+
+
 def begin(context: CheckContext, catalog: str, *, is_remote: bool) -> Entries:
     """Note that a database is about to be made, which is not there yet.
 
@@ -119,8 +133,9 @@ def remove_entries(context: CheckContext) -> list[str]:
     try:
         catalogs = noted(context.store, context.place.root)
     except Exception as error:  # noqa: BLE001 - a removal of the folder that succeeds later takes the notes with it
-        names = [f"{database_of(context.place.root, name)} of {name}" for name in to_register(context.loaded.catalogs)]
-        return [f"databases in catalogs may be left, {', '.join(names)}: {error}"] if names else []
+        hands = [by_hand_in(context, name) for name in to_register(context.loaded.catalogs)]
+        why = f"whether databases in catalogs are left is not known: {str(error).rstrip('.')}"
+        return [f"{why}. Remove them {', and '.join(hands)}"] if hands else []
     return [left for catalog in catalogs if (left := _removed(context, catalog))]
 
 

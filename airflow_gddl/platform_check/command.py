@@ -14,8 +14,8 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import counted
 from airflow_gddl.contract.errors import MetadataError, documented
 from airflow_gddl.platform_check import course
-from airflow_gddl.platform_check.catalog_entries import database_of, entries_of, noted, to_register
-from airflow_gddl.platform_check.checks import NotTriedError, Outcome
+from airflow_gddl.platform_check.catalog_entries import by_hand_in, noted, to_register
+from airflow_gddl.platform_check.checks import Outcome
 from airflow_gddl.platform_check.dag_file import DAG_ID, write_dag
 from airflow_gddl.platform_check.databricks_sql import WAREHOUSE, is_workspace_known
 from airflow_gddl.platform_check.job_checks import OF_DATABRICKS, OF_GLUE, JobChecks
@@ -213,24 +213,10 @@ def _left_entries(made: CheckContext, root: str) -> str:
     """How to remove the databases that the check in a folder made in catalogs; the notes of them go with the folder."""
     try:
         other = replace(made, place=replace(made.place, name=root.rpartition("/")[2]))
-        hands = [_hand(other, name) for name in noted(made.store, root)]
+        hands = [by_hand_in(other, name) for name in noted(made.store, root)]
     except Exception:  # noqa: BLE001 - the checks themselves say what is wrong
         return ""
     return f"First remove its database {', and '.join(hands)}. " if hands else ""
-
-
-def _hand(other: CheckContext, catalog: str) -> str:
-    """Where the database of another check is, and the command that removes it where one is known.
-
-    A name that the metadata do not have is not shown: whoever writes to the lake may have chosen it.
-    """
-    database = database_of(other.place.root, catalog)
-    if catalog not in other.loaded.catalogs:
-        return f"{database} in a catalog that the metadata name no more"
-    try:
-        return f"in the catalog {catalog} with {entries_of(other, catalog).by_hand}"
-    except NotTriedError:
-        return f"{database} in the catalog {catalog}"
 
 
 def _take(cli: CliContext, outcomes: list[Outcome], one: Outcome, *, as_json: bool) -> None:

@@ -131,8 +131,8 @@ def test_databases_whose_notes_can_not_be_listed_are_named(ground: Ground, monke
         with monkeypatch.context() as now:
             now.setattr(catalog_entries, "noted", Mock(side_effect=OSError("slow down")))
             left = course.removed(made)
-        said = f"databases in catalogs may be left, {database_of(made.place.root, 'main')} of main: slow down"
-        assert (left.state, left.finding) == ("FAIL", said)
+        said = "whether databases in catalogs are left is not known: slow down. Remove them in the catalog main with"
+        assert (left.state, left.finding) == ("FAIL", f"{said} {entries_of(made, 'main').by_hand}")
         assert tables(made) == {"airlines"}
 
 
