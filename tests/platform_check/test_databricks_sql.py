@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -87,11 +88,11 @@ def test_a_name_of_the_metadata_stays_a_name(ground: Ground, monkeypatch: pytest
         assert checks.register()
         odd = replace(made.loaded.catalogs["main"], catalog_name="a`.`b`.`c` UNION SELECT 1 -- ")
         checks.context = replace(made, loaded=replace(made.loaded, catalogs={"main": odd}))
-        asked: list[str] = []
-        monkeypatch.setattr(databricks_sql, "query", lambda _, sql, *__: asked.append(sql) or [])
+        query = Mock(return_value=[])
+        monkeypatch.setattr(databricks_sql, "query", query)
         with pytest.raises(FoundError):
             checks.databricks_sql()
-        (sql,) = asked
+        sql = query.call_args.args[1]
         assert " FROM `a``.``b``.``c`` UNION SELECT 1 -- `.`gddl_check_" in sql
         checks.close()
         checks.context = made
