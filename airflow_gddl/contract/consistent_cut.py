@@ -20,7 +20,7 @@ from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
-from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, log_of_text
+from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, log_of_text, place_in
 from airflow_gddl.contract.table_spec import TableSpec
 
 CutKind = Literal["log", "time"]
@@ -268,16 +268,6 @@ def key_forms(spec: TableSpec) -> dict[str, str]:
 def lsn_of(place: str, log: LogName = POSTGRESQL) -> str:
     """A place as the source writes it."""
     return LOGS[log].shown(place)
-
-
-def place_in(number: int, position: int, log: LogName = POSTGRESQL) -> str:
-    """A position in a log as a place.
-
-    Args:
-        number: how often the log that jobs read was opened anew, or the source's was reset, before.
-    """
-    place = LOGS[log].place(position)
-    return f"log{number:04d}:{place}" if number else place
 
 
 def time_place(moment: datetime) -> str:

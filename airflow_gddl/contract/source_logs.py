@@ -83,6 +83,16 @@ LOGS: Mapping[LogName, SourceLog] = {
 }  # fmt: skip
 
 
+def place_in(number: int, position: int, log: LogName = POSTGRESQL) -> str:
+    """A position in a log as a place.
+
+    Args:
+        number: how often the log that jobs read was opened anew, or the source's was reset, before.
+    """
+    place = LOGS[log].place(position)
+    return f"log{number:04d}:{place}" if number else place
+
+
 def log_of_text(text: str) -> tuple[LogName, int] | None:
     """The log that has positions of this form, and the number of this one; None: none has."""
     for name, log in LOGS.items():

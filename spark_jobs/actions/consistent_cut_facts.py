@@ -28,13 +28,12 @@ from airflow_gddl.contract.consistent_cut import (
     FoundPlaces,
     asked_moment,
     key_forms,
-    place_in,
     time_place,
 )
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName
+from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, place_in
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_loads import KnownTable, by_any_clock, place_of_snapshot

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.consistent_cut import place_in
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.postgresql_log import position_of
+from airflow_gddl.contract.source_logs import place_in
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.commit_files import (
     read_small,

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_gddl.contract.consistent_cut import CutFacts, FoundPlaces, asked_moment, chosen, lsn_of, place_in
+from airflow_gddl.contract.consistent_cut import CutFacts, FoundPlaces, asked_moment, chosen, lsn_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.source_logs import place_in
 
 READ = CutFacts(
     table="s.one", kind="log", generation=1, batch=1, version=1, complete=place_in(0, 500), until=place_in(0, 500),

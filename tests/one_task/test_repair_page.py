@@ -175,6 +175,11 @@ OF_PAGES = {
         "Where rows that are gone remain": f"{SNAPSHOTS}::test_reload_follows_what_only_a_person_knows",
         "(`LOG_BEGAN_LATE`)": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
     },
+    "iceberg.md": {
+        "files outside of its folder": (
+            "readers/test_iceberg_v3_tables.py::test_a_shallow_clone_is_refused_until_a_rebuild"
+        ),
+    },
     "initial-load.md": {"`gddl resync --key`": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
     "on-call.md": {
         "Restore the newest copy": "spark/test_ledger_behind.py::test_ledger_behind_its_tables_is_refused",

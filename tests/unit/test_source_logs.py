@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.consistent_cut import asked_moment, lsn_of, place_in
-from airflow_gddl.contract.source_logs import LOGS, LogName, log_of_text
+from airflow_gddl.contract.consistent_cut import asked_moment, lsn_of
+from airflow_gddl.contract.source_logs import LOGS, LogName, log_of_text, place_in
 
 WRITTEN: dict[LogName, tuple[str, int]] = {
     "postgresql": ("16/B3740A8", 0x16_0B3740A8),

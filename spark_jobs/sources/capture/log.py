@@ -16,13 +16,13 @@ from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.consistent_cut import place_in
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.row_checks import table_name_fault
+from airflow_gddl.contract.source_logs import place_in
 from airflow_gddl.contract.sources.capture import READ, capture_of, of_dropped_partitions, properties_of
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.runtime import iso
