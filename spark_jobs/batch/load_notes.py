@@ -20,7 +20,9 @@ MOST_NOTED = 100
 def notes_after(
     table: TableSession, plan: BatchPlan, files: Sequence[FileEntry], after: TableState
 ) -> tuple[LoadNote, ...]:  # fmt: skip
-    """`TableState.loads` after a batch, the newest ones; it costs no request, but one where it is the first with a load by `gddl load`.
+    """`TableState.loads` after a batch, the newest ones.
+
+    It costs no request, but one where the batch is the first with a load by `gddl load`.
 
     Args:
         files: of the batch, as the ledger will have them; `after`: the state, but for its notes.
