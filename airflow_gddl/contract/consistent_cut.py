@@ -44,10 +44,12 @@ class FoundPlaces:
     Attributes:
         after: of a time: the first place in the log whose transaction was committed later; None: none was.
         before: of a place in the log: the last place of a commit up to it that the changes name; None: none.
-        own: of transactions right behind `before`, the greatest place of a change; None: there is none. In logs whose
-            changes have their own commits (`SourceLog.is_own`), both are None.
+        own: of transactions right behind `before`, the greatest place of a change; None: there is none.
         behind: the first place of a commit after it that the changes name; None: none.
         reached: of a time: the greatest place of a change that was committed by then; None: none was.
+
+    In logs whose changes have their own commits (`SourceLog.is_own`), `before`, `own` and `reached` are None: their
+    times may be those of changes, or of a transaction's begin, and are no proof that it was committed by then.
     """
 
     after: str | None = None

@@ -48,7 +48,7 @@ from spark_jobs.ledger.load_progress import number_of_log
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import FileEntry, TableState
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, OWN_COMMIT, place_in_log
-from spark_jobs.plan.source_snapshots import KnownSnapshots, is_alone, is_whole, text_of
+from spark_jobs.plan.source_snapshots import UNREAD_LOG, KnownSnapshots, is_alone, is_whole, text_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.order import ARCHIVED, gddl_fields
 from spark_jobs.sources import LogEnd, reader_of
@@ -63,7 +63,6 @@ _CHANGES = "changes"
 _OF_STATEMENT = "ar_h_timestamp"
 _COMMIT_TIMES = ("ar_h_commit_timestamp", _OF_STATEMENT, "dms_timestamp")
 """Columns of commit times in the order in which they are taken, and one whose time may be that of a statement."""
-_EARLIER = "its files were read by a release that did not look for commits in them; gddl reload reads them again"
 _NO_COMMITS = {
     "mysql": "the places of its events are those of changes, and nothing tells where a transaction begins",
     "mariadb": "the places of its events are those of changes, and nothing tells where a transaction begins",
@@ -176,7 +175,7 @@ def _log_of(run: TableRun, state: TableState) -> LogName:
         return POSTGRESQL
     logs = () if known is None else known.logs
     connectors = {one.connector for one in logs}
-    if lacks := next((one.lacks for one in logs if one.lacks), "" if logs else _EARLIER):
+    if lacks := next((one.lacks for one in logs or (UNREAD_LOG,) if one.lacks), ""):
         what = lacks
     elif len(connectors) > 1:
         what = f"its events are of several kinds of connectors: {', '.join(sorted(connectors))}"
@@ -318,7 +317,12 @@ class _Known:
             what = "no full load of it is known that begins what it holds, and that has ended"
             raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the connector take a snapshot")
         load = place_of_snapshot(runs[-1], self.log)
-        return load if LOGS[self.log].is_exact else self._read_later(load, beats)
+        if LOGS[self.log].is_exact:
+            return load
+        if known.mixed == self.state.generation:
+            what = "rows of another snapshot were merged like changes, and nothing tells when they were read"
+            raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the connector take a snapshot")
+        return self._read_later(load, beats)
 
     def _read_later(self, load: EarlierLoad, beats: _Beats | None) -> EarlierLoad:
         """A snapshot whose rows were read later than their place says: before a commit that is known to be later than
@@ -417,7 +421,8 @@ class _Known:
     def _is_of_log(self, known: KnownSnapshots) -> bool:
         """Whether places of another table's events are those of this one's log."""
         are_known = bool(known.logs) or self.log == POSTGRESQL
-        are_same = all(one.connector == self.log and not one.lacks for one in known.logs)
+        told = known.logs if self.log != POSTGRESQL else [one for one in known.logs if one != UNREAD_LOG]
+        are_same = all(one.connector == self.log and not one.lacks for one in told)
         return are_known and are_same and len(_parts(self.state.snapshots, known)) <= 1
 
     def _heartbeat_spec(self) -> Any:
@@ -598,28 +603,23 @@ class _Places:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         gddl = gddl_fields(rows[_CHANGES])
         counts = pc.and_(pc.is_valid(gddl["sequence"]), pc.greater(gddl["generation"], ARCHIVED))
-        committed = pc.not_equal(gddl["op"], "R").filter(counts)
-        found = self.found(gddl["sequence"].filter(counts), gddl["commit_ts"].filter(counts), committed)
+        found = self.found(gddl["sequence"].filter(counts), gddl["commit_ts"].filter(counts))
         return json.dumps(found).encode()
 
-    def found(self, sequence: pa.Array, times: pa.Array, committed: pa.Array | None = None) -> dict[str, str | None]:
-        """`after` and `upto`, and what `FoundPlaces` has, of these changes.
-
-        Args:
-            committed: which of them are no rows of a snapshot, whose time is that of its reader; None: all.
-        """
+    def found(self, sequence: pa.Array, times: pa.Array) -> dict[str, str | None]:
+        """`after` and `upto`, and what `FoundPlaces` has, of these changes."""
         if LOGS[self.log].is_own:
             place = pc.struct_field(pc.extract_regex(sequence, OWN_COMMIT), "commit")
-            found = {**self._around_time(place, times), "before": None, "own": None, "behind": self._behind(place)}
-            return found | {"reached": self._reached(place, times, committed)}
+            nothing = {"before": None, "own": None, "reached": None}
+            return {**self._around_time(place, times), **nothing, "behind": self._behind(place)}
         parts = pc.extract_regex(sequence, COMMIT_AND_PLACE)
         place, own = pc.struct_field(parts, "commit"), pc.struct_field(parts, "own")
         logs = pc.struct_field(parts, "log")
-        alone = pc.equal(place, own)
+        alone, is_change = pc.equal(place, own), pc.equal(pc.struct_field(parts, "is_change"), "1")
         place = pc.binary_join_element_wise(logs, place, "")
         own = pc.binary_join_element_wise(logs, own, "")
         around = self._around(pc.if_else(alone, _NOTHING, place), own)
-        return {**self._around_time(place, times), **around, "reached": self._reached(own, times, committed)}
+        return {**self._around_time(place, times), **around, "reached": self._reached(own, times, is_change)}
 
     def _around_time(self, place: pa.Array, times: pa.Array) -> dict[str, str | None]:
         """A change without a commit time may have been committed at any."""
@@ -629,12 +629,12 @@ class _Places:
         after, upto = pc.min(place.filter(later)), pc.max(place.filter(pc.invert(later)))
         return {"after": after.as_py(), "upto": upto.as_py()}
 
-    def _reached(self, own: pa.Array, times: pa.Array, committed: pa.Array | None) -> str | None:
+    def _reached(self, own: pa.Array, times: pa.Array, is_change: pa.Array) -> str | None:
+        """Rows of a snapshot have the time of their reader, which is that of no commit."""
         if self.time is None:
             return None
         by = pc.less_equal(times, pa.scalar(datetime.fromisoformat(self.time), times.type))
-        by = by if committed is None else pc.and_(by, committed)
-        return cast("str | None", pc.max(own.filter(by)).as_py())
+        return cast("str | None", pc.max(own.filter(pc.and_(by, is_change))).as_py())
 
     def _around(self, place: pa.Array, own: pa.Array) -> dict[str, str | None]:
         """`before` is empty where only the first transaction of the log, which names no commit, is before."""

@@ -9,7 +9,7 @@ altered table.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -41,6 +41,9 @@ _CHANGES = "changes"
 _NOT_NOTED = "no batch has noted that it was whole, as none does of an earlier release, nor a reload from the files"
 
 
+_MOST_NAMED = 3
+
+
 class _UnknownError(Exception):
     """Why nothing is known of a load."""
 
@@ -61,6 +64,13 @@ def place_of_snapshot(snapshot: SnapshotRun, log: LogName) -> EarlierLoad:
         generation=snapshot.generation, least=least, complete="", above=position,
         number=int(epoch.removeprefix("log").rstrip(":") or 0), loaded_at=by_any_clock(snapshot.since),
     )  # fmt: skip
+
+
+def _named(generations: Sequence[int]) -> str:
+    """Generations, newest first, for people; of many the newest ones and their number."""
+    shown = ", ".join(f"generation {one}" for one in generations[:_MOST_NAMED])
+    more = len(generations) - _MOST_NAMED
+    return f"{shown} and {more} earlier ones" if more > 0 else shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,13 +98,14 @@ class KnownTable:
         """`CutFacts.earlier` and `unknown`."""
         limits = {one: self._limit(one) for one in range(self.state.generation - 1, 0, -1)}
         newest = self._newest(tables, limits)
-        known, unknown = [], []
+        known: list[EarlierLoad] = []
+        unknown: dict[str, list[int]] = {}
         for generation in limits:
             try:
                 known.append(self._load(generation, newest.get(generation, "")))
             except _UnknownError as error:
-                unknown.append(f"generation {generation}: {error}")
-        return tuple(known), "; ".join(unknown)
+                unknown.setdefault(str(error), []).append(generation)
+        return tuple(known), "; ".join(f"{_named(those)}: {why}" for why, those in unknown.items())
 
     def _limit(self, generation: int) -> _Limit:
         if (snapshot := self._snapshot(generation)) is not None:

@@ -13,15 +13,26 @@ from airflow_gddl.contract.file_names import FIRST_OF_LOAD
 from spark_jobs.batch.session import TableSession
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, LoadNote, TableState
 
+MOST_NOTED = 100
+"""Full loads of which the ledger keeps a note: each batch writes all of them."""
+
 
 def notes_after(
     table: TableSession, plan: BatchPlan, files: Sequence[FileEntry], after: TableState
 ) -> tuple[LoadNote, ...]:  # fmt: skip
-    """`TableState.loads` after a batch; it costs no request, but one where it is the first with a load by `gddl load`.
+    """`TableState.loads` after a batch, the newest ones.
+
+    It costs no request, but one where the batch is the first with a load by `gddl load`.
 
     Args:
         files: of the batch, as the ledger will have them; `after`: the state, but for its notes.
     """
+    return _notes_after(table, plan, files, after)[-MOST_NOTED:]
+
+
+def _notes_after(
+    table: TableSession, plan: BatchPlan, files: Sequence[FileEntry], after: TableState
+) -> tuple[LoadNote, ...]:  # fmt: skip
     known = after.note_of(after.generation)
     others = tuple(one for one in after.loads if one.generation != after.generation)
     has_loads = any(file.kind == "load" for file in files)

@@ -348,7 +348,8 @@ class TableState:
         baseline: of a replica that had rows before the first batch, until a rebuild; its property says the same. None:
             every row has `_gddl`.
         adopted: the change table has rows of a replica that another job kept, see `TableSchema.adopted`.
-        loads: notes of full loads, oldest first; those that a reload or an earlier release has ingested may be missing.
+        loads: notes of the newest full loads, oldest first; those that a reload or an earlier release has ingested may
+            be missing.
     """
 
     batch: int = 0

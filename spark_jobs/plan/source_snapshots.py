@@ -121,6 +121,13 @@ class EventLog:
     lacks: str = ""
 
 
+UNREAD_LOG = EventLog(
+    connector="",
+    lacks="its files were read by a release that did not look for commits in them; gddl reload reads them again",
+)
+"""Of files that told nothing of their log when they were read."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SnapshotMarks:
     """What the events of one file say of snapshots and of where they come from.
@@ -173,6 +180,7 @@ class KnownSnapshots:
 
     Attributes:
         merged: snapshots were merged, so that nothing is known of them.
+        mixed: the newest generation that has rows of a snapshot beside those that it begins with; 0: none has.
     """
 
     runs: tuple[SnapshotRun, ...] = ()
@@ -186,6 +194,7 @@ class KnownSnapshots:
     firsts: tuple[FirstChange, ...] = ()
     logs: tuple[EventLog, ...] = ()
     merged: bool = False
+    mixed: int = 0
 
     @property
     def openings(self) -> tuple[SnapshotRun, ...]:
@@ -340,8 +349,9 @@ def _with_part(
         return _continued(known, same, part, planned_at), None
     newest = known.runs[-1] if known.runs else None
     if newest is not None and part.position < newest.position:
-        return known, None
+        return known if newest.opens else replace(known, mixed=newest.generation), None
     generation = max([before.generation, 1, *(run.generation for run in known.runs)])
+    mixed = replace(known, mixed=generation)
     run = SnapshotRun(
         generation=generation, position=part.position, opens=False, batch=batch, continued_at=planned_at,
         since=part.since, finished=part.finished, whole=part.whole,
@@ -351,9 +361,9 @@ def _with_part(
     if newest is None and are_known and not any(first.precedes(part) for first in known.firsts):
         return replace(known, runs=(*known.runs, run)), None
     if not is_behind:
-        return known, "late" if before.known is not None else None
+        return mixed, "late" if before.known is not None else None
     if len(known.sources) > 1:
-        return known, "sources"
+        return mixed, "sources"
     return replace(known, runs=(*known.runs, replace(run, generation=generation + 1, opens=True))), None
 
 

@@ -15,6 +15,7 @@ from airflow_gddl.contract.actions import Erase, Maintain, Rebuild, Reload
 from airflow_gddl.contract.consistent_cut import lsn_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.batch import load_notes
 from tests.as_of import test_of_topics as topics
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.as_of.test_by_time import BEGAN, Service, rows_of, stamp
@@ -448,6 +449,23 @@ def test_a_cut_made_again_has_the_same_rows_behind_another_load(tmp_path: Path) 
         assert (again.tables[0].generation, again.tables[0].digest) == (
             cut.tables[0].generation, cut.tables[0].digest,
         )  # fmt: skip
+
+
+def test_the_ledger_keeps_notes_of_the_newest_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each batch writes them all; a message names some of the loads that are not known."""
+    monkeypatch.setattr(load_notes, "MOST_NOTED", 2)
+    lake = Lake(tmp_path)
+    service = Service(lake)
+    for number in range(8):
+        service.load(ACCOUNTS, {1: number}, loaded=at(30 * number))
+        service.change(ACCOUNTS, [(at(30 * number + 10), "U", 1, number), (at(30 * number + 11), "U", 1, 0)])
+        lake.done(ACCOUNTS)
+        lake.done(ACCOUNTS)
+    assert [one.generation for one in lake.ledger(ACCOUNTS).state.loads] == [7, 8]
+    code, message = refused(lake, at(10))
+    shown = "generation 6, generation 5, generation 4 and 3 earlier ones: no batch has noted"
+    assert (code, shown in message) == ("CUT_BEFORE_LOAD", True), message
+    assert cuts_of(lake).rows(cuts_of(lake).make("kept", at(190).isoformat()), "s.accounts") == rows_of({1: 6})
 
 
 def test_a_ledger_of_an_earlier_release_says_so(tmp_path: Path) -> None:

@@ -321,6 +321,101 @@ def test_files_that_an_earlier_release_has_read_are_refused(tmp_path: Path, monk
     require_sound(shown(cuts, cuts.make("latest")))
 
 
+@LOGS
+def test_files_that_an_earlier_release_has_read_stay_unknown_beside_newer_ones(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    lake = Lake(tmp_path)
+    bank, connector = world(lake, log, 6)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(dialect, "marks_of", lambda *arguments: replace(marks_of(*arguments), logs=()))
+        run_all(lake)
+    bank.time += AN_HOUR
+    bank.live(20)
+    deliver(connector)
+    run_all(lake)
+    code, message = refused(cuts_of(lake), "latest")
+    assert (code, "gddl reload reads them again" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
+
+
+def _again(connector: Connector, place: int, rows: Sequence[Row]) -> None:
+    """A snapshot of accounts by SQL Server's connector."""
+    source = {
+        "connector": "sqlserver", "db": "bank", "commit_lsn": connector.log.written(place), "change_lsn": None,
+        "ts_ms": int((T + timedelta(seconds=connector.bank.time)).timestamp() * 1000),
+    }  # fmt: skip
+    marks = [*["true"] * (len(rows) - 1), "last"]
+    events = [connector.event("accounts", "r", row, source, mark) for mark, row in zip(marks, rows, strict=True)]
+    connector.write("accounts", events, connector.bank.time)
+
+
+@pytest.mark.parametrize("behind", [0, 1])
+def test_another_snapshot_of_sql_server(behind: int, tmp_path: Path) -> None:
+    """At the place of the newest change it is merged: its rows have what was committed behind it, as of a load of which
+    nothing is known. Behind it, it is a load; of the time before, nothing is known."""
+    lake, log = Lake(tmp_path), SqlServer()
+    bank, connector = world(lake, log, 1, "accounts")
+    bank.settle()
+    bank.time += AN_HOUR
+    bank.live(20)
+    bank.settle()
+    deliver(connector, "accounts")
+    lake.done(SPEC)
+    cuts = cuts_of(lake, SPEC)
+    place = max(one.commit for one in bank.committed)
+    assert cuts.make("first").moment.until == log.written(place - 1)
+    bank.place += 1
+    bank.live(3)
+    bank.settle()
+    _again(connector, place + behind, list(bank.copy()["accounts"].values()))
+    for _ in range(3):
+        bank.time += 2 * AN_HOUR
+        bank.live(10)
+        bank.settle()
+    deliver(connector, "accounts")
+    lake.done(SPEC)
+    newest = max(one.commit for one in bank.committed)
+    if behind:
+        cut = cuts.make("later", log.written(newest - 1))
+        assert {row["id"]: row for row in cuts.rows(cut, "s.accounts")} == bank.at(newest - 1)["accounts"]
+        code, message = refused(cuts, log.written(place - 1))
+        assert (code, "its snapshot was read later than its place says" in message) == ("CUT_BEFORE_LOAD", True)
+        return
+    for at in ("latest", log.written(place), log.written(newest - 1)):
+        code, message = refused(cuts, at)
+        assert (code, "rows of another snapshot were merged" in message) == ("CUT_BEFORE_LOAD", True)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cuts_by_earlier_snapshots_of_oracle_equal_the_bank(seed: int, engine: LocalPort, tmp_path: Path) -> None:
+    """Each table gets snapshots of its own, before which events of it are lost."""
+    lake, log, chance = Lake(tmp_path, port=engine), Oracle(), Random(f"earlier {seed}")  # noqa: S311 - repeatable
+    bank, connector = world(lake, log, f"earlier {seed}")
+    for turn in range(9):
+        bank.live(12)
+        connector.send()
+        again = chance.choice(TABLES) if turn in (3, 6) else None
+        for table in TABLES:
+            if table != again:
+                connector.land(table)
+        if again is not None:
+            bank.place, done, connector.sent[again] = bank.place + 5, connector.done, []
+            connector.snapshot(again)
+            connector.done = done
+        for table in TABLES:
+            if chance.random() < 0.7:
+                lake.done(replace(SPEC, table=f"s.{table}"))
+    bank.settle()
+    deliver(connector)
+    run_all(lake)
+    cuts, earlier = cuts_of(lake), 0
+    for number, (commit, _) in enumerate(chance.sample(bank.states, 14)):
+        if held(cuts, bank, log, f"cut_{number}", log.written(commit)) is not None:
+            ends = [lake.ledger(spec).state.generation for spec in SPECS]
+            earlier += [one.generation for one in cuts.stored(f"cut_{number}").tables] != ends
+    assert earlier >= 3, "too little is shown"
+
+
 def test_events_of_xstream_need_no_redo_thread(tmp_path: Path) -> None:
     class XStream(Oracle):
         def change(self, *arguments: Any) -> Row:

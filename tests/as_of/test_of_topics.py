@@ -300,12 +300,12 @@ def test_a_time_is_answered_by_the_first_transaction_behind_it(lake: Lake, conne
 
 
 def test_a_time_before_the_snapshot_is_refused(lake: Lake, connector: Connector) -> None:
-    """Its rows have what was committed until it was taken, of which no change tells."""
+    """Its rows have what was committed until it was taken, of which no change tells; their times are the reader's."""
     for number in range(4):
         for table, events in connector.transaction(("accounts", 1, number), ("orders", 9, number)).items():
             connector.land(table, events)
     for spec in (ACCOUNTS, ORDERS):
         lake.done(spec)
-    for seconds in (-3600, -1):
+    for seconds in (-3600, -1, 0.5):
         code, message = refused(lake, (T + timedelta(seconds=seconds)).isoformat())
         assert (code, "s.accounts: its full load was read until" in message) == ("CUT_BEFORE_LOAD", True)
