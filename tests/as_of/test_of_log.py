@@ -125,6 +125,7 @@ def require_sound(state: dict[str, list[dict[str, Any]]]) -> None:
     assert {row["account"] for row in state["moves"]} <= {row["id"] for row in state["accounts"]}
 
 
+@pytest.mark.deep  # beside loads, too, in the test of tables that were loaded again
 def test_cuts_at_random_equal_the_source_at_their_commits(source: sa.Engine, tmp_path: Path) -> None:
     lake, chance = Lake(tmp_path), random.Random(7)  # noqa: S311 - repeatable by its seed
     bank = Bank(source, chance)
