@@ -196,9 +196,7 @@ class RecordingSpread:
             yield run_guarded(job, spec, runtime)
 
 
-@pytest.mark.parametrize(
-    "tasks", [pytest.param(one, marks=[pytest.mark.deep] if one == "processes" else []) for one in get_args(TierTasks)]
-)
+@pytest.mark.parametrize("tasks", get_args(TierTasks))
 def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> None:
     """The driver works on such tables, side by side; no task or process gets them, or declines them first.
 
