@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
 
 from airflow_gddl.contract.actions import Erase
@@ -15,12 +15,14 @@ from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, with_key
 from spark_jobs.rules.view_rows import ViewRule
 from spark_jobs.tables.held_rows import HeldRows, shown
 
 if TYPE_CHECKING:
     from spark_jobs.tables.delta_tables import Tables
+    from spark_jobs.tables.engine import TableContext
     from spark_jobs.tables.one_task import TablesEngine
 
 
@@ -28,17 +30,16 @@ class ConsistentCuts(Feature):
     def expect_erasure(self, run: TableRun) -> None:
         """Count the rows that views have of the key: once it is erased, nothing tells them from rows that a file which
         was written again has removed."""
-        storage, lake = run.runtime.storage, run.job.roots.lake
+        storage, lake, key = run.runtime.storage, run.job.roots.lake, _Erased(run)
         for cut in cuts(storage, lake):
             entry = cut.of(run.spec.table)
             if entry is None or entry.view is None or entry.rows is None or entry.keys != key_forms(run.spec):
                 continue
-            if _hash_of(run) in entry.erasing or (tables := _history_of(run, entry)) is None:
+            if key.hash in entry.erasing or (tables := key.history_of(entry)) is None:
                 continue
-            schema = run.context().stored_schema(run.ledger().state)
-            of_key = partial(with_key, schema=schema, key=_wanted(run).stored)
+            of_key = partial(with_key, schema=key.schema, key=key.wanted.stored)
             found = shown(tables, ViewRule.of(entry.view, entry.columns), of_key)
-            change_cut(storage, lake, cut.name, partial(_expected, entry.folder, _hash_of(run), found))
+            change_cut(storage, lake, cut.name, partial(_expected, entry.folder, key.hash, found))
 
     def forget_rows(self, run: TableRun) -> None:
         """Remove the erased key from the tables of cuts; their documents say so.
@@ -47,22 +48,21 @@ class ConsistentCuts(Feature):
             FatalError: `CUT_KEYS_CHANGED`, once all other cuts have lost the key.
         """
         storage, lake, others = run.runtime.storage, run.job.roots.lake, list[str]()
+        key = _Erased(run)
         for cut in cuts(storage, lake):
             entry = cut.of(run.spec.table)
             if entry is None:
                 continue
             if entry.view is not None:
-                _of_view(run, cut, entry)
+                _of_view(key, cut, entry)
                 continue
-            context = run.context()
-            path = join(lake, entry.folder)
-            if not context.engine.tables.exists(path):
+            path, engine = join(lake, entry.folder), key.context.engine
+            if not engine.tables.exists(path):
                 continue
             if entry.keys != key_forms(run.spec):
                 others.append(cut.name)
                 continue
-            schema = context.stored_schema(run.ledger().state)
-            if removed := context.engine.eraser(context).remove_key(path, schema, _wanted(run).stored):
+            if removed := engine.eraser(key.context).remove_key(path, key.schema, key.wanted.stored):
                 change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
         if others:
             what = (
@@ -82,35 +82,48 @@ class ConsistentCuts(Feature):
 FEATURE = ConsistentCuts()
 
 
-def _of_view(run: TableRun, cut: Cut, entry: CutTable) -> None:
+@dataclass(frozen=True)
+class _Erased:
+    """The key that an erasure removes, which is found once for all cuts."""
+
+    run: TableRun
+
+    @cached_property
+    def context(self) -> TableContext:
+        return self.run.context()
+
+    @cached_property
+    def schema(self) -> TableSchema:
+        return self.context.stored_schema(self.run.ledger().state)
+
+    @cached_property
+    def wanted(self) -> WantedKey:
+        return WantedKey.of(self.run.spec, self.schema, self.run.job.options.asked(Erase).key, KEY_CODE)
+
+    @cached_property
+    def hash(self) -> str:
+        """As the record of the erasure has it."""
+        return self.context.erasures.salted().hash_of(self.wanted.stored)
+
+    def history_of(self, entry: CutTable) -> Tables | None:
+        """The tables to read a view's history by; None: it is at another place, or gone."""
+        path = require_view(entry).path
+        if path != self.run.layout.history or not self.context.engine.tables.exists(path):
+            return None
+        return cast("TablesEngine", self.context.engine).whole_tables_of(self.context, path)
+
+
+def _of_view(key: _Erased, cut: Cut, entry: CutTable) -> None:
     """Once the key is erased, let a view that was not there before say that it has lost rows."""
-    storage, lake = run.runtime.storage, run.job.roots.lake
+    storage, lake = key.run.runtime.storage, key.run.job.roots.lake
     if entry.rows is None:
         change_cut(storage, lake, cut.name, partial(_stale, entry.folder))
-    elif (erasure := _hash_of(run)) in entry.erasing:
-        change_cut(storage, lake, cut.name, partial(_erased, entry.folder, erasure))
-    elif (tables := _history_of(run, entry)) is not None:
+    elif key.hash in entry.erasing:
+        change_cut(storage, lake, cut.name, partial(_erased, entry.folder, key.hash))
+    elif (tables := key.history_of(entry)) is not None:
         removed = entry.rows - shown(tables, ViewRule.of(require_view(entry), entry.columns)).rows
         if removed > 0:
             change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
-
-
-def _history_of(run: TableRun, entry: CutTable) -> Tables | None:
-    """The tables to read a view's history by; None: it is at another place, or gone."""
-    context, path = run.context(), require_view(entry).path
-    if path != run.layout.history or not context.engine.tables.exists(path):
-        return None
-    return cast("TablesEngine", context.engine).whole_tables_of(context, path)
-
-
-def _wanted(run: TableRun) -> WantedKey:
-    schema = run.context().stored_schema(run.ledger().state)
-    return WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key, KEY_CODE)
-
-
-def _hash_of(run: TableRun) -> str:
-    """As the record of the erasure has it."""
-    return run.context().erasures.salted().hash_of(_wanted(run).stored)
 
 
 def _stale(folder: str, cut: Cut) -> Cut:
