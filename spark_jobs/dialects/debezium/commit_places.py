@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from spark_jobs.dialects.debezium.technical import Source, is_of_snapshot, is_read
 from spark_jobs.plan.source_snapshots import EventLog
@@ -13,11 +13,16 @@ _OLDEST = (2, 7)
 """From this version on, LogMiner's events have the SCN of their own commit; before, of their last one alone."""
 
 
-def event_log(source: Source) -> EventLog:
-    """The log that an event is of."""
-    connector = str(source.get("connector") or "")
-    find = _BY_CONNECTOR.get(connector)
-    return EventLog(connector=connector) if find is None else find(source)
+def logs_of(sources: Iterable[Source]) -> tuple[EventLog, ...]:
+    """The logs that events are of, each once; most connectors have no rule, and all of their events tell the same."""
+    by_connector: dict[str, list[Source]] = {}
+    for source in sources:
+        by_connector.setdefault(str(source.get("connector") or ""), []).append(source)
+    found: dict[EventLog, None] = {}
+    for connector, events in by_connector.items():
+        find = _BY_CONNECTOR.get(connector)
+        found |= dict.fromkeys([EventLog(connector=connector)] if find is None else map(find, events))
+    return tuple(found)
 
 
 def _sqlserver(source: Source) -> EventLog:
