@@ -53,6 +53,11 @@ def epoch_of(place: str) -> str:
     return place[:_EPOCH] if place.startswith("log") else ""
 
 
+def number_in(place: str) -> int:
+    """How often the log was opened anew, or reset, before a place; see `place_in`."""
+    return int(epoch_of(place).removeprefix("log").rstrip(":") or 0)
+
+
 def _decimal(number: int) -> str:
     return str(number).zfill(_DIGITS)
 

@@ -36,8 +36,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, place_in
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.consistent_cut_loads import KnownTable, by_any_clock, place_of_snapshot
-from spark_jobs.actions.consistent_cut_rows import VOID
+from spark_jobs.actions.consistent_cut_loads import KnownTable, by_any_clock, place_of_files, place_of_snapshot
+from spark_jobs.actions.consistent_cut_rows import VOID, least, most
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, has_all_changes, require_replica
 from spark_jobs.batch.runtime import iso
@@ -344,9 +344,8 @@ class _Known:
         tables = tables_of(self.context, self.run.layout.changes)
         mine = [*_scanned(tables, self.run.layout.changes, rule), *self._truncates(rule)]
         others = [] if beats is None else beats.scanned(self.context, rule)
-        after = min((one["after"] for one in (*mine, *others) if one["after"] is not None), default=None)
-        upto = max((one["upto"] for one in mine if one["upto"] is not None), default=_NOTHING)
-        if after is None or after <= upto:
+        after, upto = least([*mine, *others], "after"), most(mine, "upto")
+        if after is None or after <= (upto or _NOTHING):
             what = f"rows of its snapshot were read until {iso(read)}, and no commit that is an hour later is known yet"
             raise _refused(LOAD_CODE, self.run, what, "run the tables later; a heartbeat of the source lets them go on")
         return replace(load, least=LOGS[self.log].until(after), loaded_at=by)
@@ -356,7 +355,7 @@ class _Known:
         if not loads:
             what = "no file of a full load was ingested, so that its rows from before its changes are not known"
             raise _refused(LOAD_CODE, self.run, what, "leave it out, by --table; or let the task load it")
-        return time_place(datetime.fromisoformat(by_any_clock(max(one.modified for one in loads))))
+        return place_of_files(max(one.modified for one in loads))
 
     def _loads(self) -> list[FileEntry]:
         """Files of the current full load."""
@@ -518,12 +517,12 @@ class _Known:
         until = place_in(facts.number, asked.position or 0, self.log) if is_of_log else None
         rule = _Places(log=self.log, until=until, time=None if asked.time is None else iso(asked.time))
         found = [*_scanned(tables_of(self.context, path), path, rule), *self._truncates(rule)]
-        after = min((one["after"] for one in found if one["after"] is not None), default=None)
-        before = max((one["before"] for one in found if one["before"] is not None), default=None)
-        owns = [one["own"] for one in found if one["before"] == before and one["own"] is not None]
-        behind = min((one["behind"] for one in found if one["behind"] is not None), default=None)
-        reached = max((one["reached"] for one in found if one["reached"] is not None), default=None)
-        return FoundPlaces(after=after, before=before, own=max(owns, default=None), behind=behind, reached=reached)
+        before = most(found, "before")
+        own = most([one for one in found if one["before"] == before], "own")
+        return FoundPlaces(
+            after=least(found, "after"), before=before, own=own, behind=least(found, "behind"),
+            reached=most(found, "reached"),
+        )  # fmt: skip
 
     def _truncates(self, rule: _Places) -> list[Mapping[str, Any]]:
         """What truncates of the source say, which no change table has."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.consistent_cut import CutKind, EarlierLoad, time_place
 from airflow_gddl.contract.durations import moment_of
-from airflow_gddl.contract.source_logs import LOGS, LogName, epoch_of
+from airflow_gddl.contract.source_logs import LOGS, LogName, epoch_of, number_in
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import iso
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 _CHANGES = "changes"
 _NOT_NOTED = "no batch has noted that it was whole, as none does of an earlier release, nor a reload from the files"
-
-
 _MOST_NAMED = 3
 
 
@@ -53,16 +51,21 @@ def by_any_clock(moment: str | None) -> str:
     return iso(moment_of(moment) + timedelta(seconds=DELIVERY_SECONDS)) if moment else ""
 
 
+def place_of_files(modified: str) -> str:
+    """When a load had ended whose newest file was modified then, as a commit time that is a place."""
+    return time_place(datetime.fromisoformat(by_any_clock(modified)))
+
+
 def place_of_snapshot(snapshot: SnapshotRun, log: LogName) -> EarlierLoad:
     """The full load that a snapshot of Debezium is, as if its rows were those of its place (`SourceLog.is_exact`).
 
     Nothing of it says how far it is complete.
     """
-    position, epoch = snapshot.position, epoch_of(snapshot.position)
-    least = place_in_log(position) if LOGS[log].is_own else epoch + position.rpartition(".")[2]
+    position = snapshot.position
+    least = place_in_log(position) if LOGS[log].is_own else epoch_of(position) + position.rpartition(".")[2]
     return EarlierLoad(
-        generation=snapshot.generation, least=least, complete="", above=position,
-        number=int(epoch.removeprefix("log").rstrip(":") or 0), loaded_at=by_any_clock(snapshot.since),
+        generation=snapshot.generation, least=least, complete="", above=position, number=number_in(position),
+        loaded_at=by_any_clock(snapshot.since),
     )  # fmt: skip
 
 
@@ -146,10 +149,7 @@ class KnownTable:
         complete = min([newest, *given_up, *([] if self.lowest is None else [self.lowest])])
         if complete <= max(load.least, load.above):
             raise _UnknownError(f"no change behind its end proves that all before it has come{self._removed()}")
-        return EarlierLoad(
-            generation=generation, least=load.least, complete=complete, above=load.above, loaded_at=load.loaded_at,
-            number=load.number,
-        )  # fmt: skip
+        return replace(load, complete=complete)
 
     def _removed(self) -> str:
         cut = last_cut(self.run.runtime.storage, self.run.layout.state)
@@ -159,13 +159,11 @@ class KnownTable:
         if self.kind == "time":
             if not note.landed:
                 raise _UnknownError("it began without a file of a full load")
-            least = time_place(datetime.fromisoformat(by_any_clock(note.landed)))
-            return EarlierLoad(generation=note.generation, least=least, complete="")
+            return EarlierLoad(generation=note.generation, least=place_of_files(note.landed), complete="")
         if not note.until:
             raise _UnknownError("it has not noted where the log was when it ended")
-        number = int(note.until.rpartition(":")[0].removeprefix("log") or 0)
         return EarlierLoad(
-            generation=note.generation, least=note.until, complete="", number=number,
+            generation=note.generation, least=note.until, complete="", number=number_in(note.until),
             loaded_at=by_any_clock(note.ended),
         )  # fmt: skip
 

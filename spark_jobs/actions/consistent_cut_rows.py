@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -74,13 +74,11 @@ class CutRule:
     def lacks_archived(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
         """Mask of changes that a reload has archived, and that the cut may need; by commit time, nothing tells which of
         them the full load has read. Nothing tells which full load archived rows are of, either."""
-        archived = pc.equal(gddl["generation"], ARCHIVED)
-        of_load = pc.equal(gddl["op"], "R")
-        if not self.is_newest:
-            needed = pc.or_(of_load, pc.fill_null(self.before(gddl), True))
-            return pc.and_(archived, needed)
-        archived = pc.and_(archived, pc.invert(of_load))
+        archived, of_load = pc.equal(gddl["generation"], ARCHIVED), pc.equal(gddl["op"], "R")
         needed = pc.fill_null(self.before(gddl), True)
+        if not self.is_newest:
+            return pc.and_(archived, pc.or_(of_load, needed))
+        archived = pc.and_(archived, pc.invert(of_load))
         if self.kind == "log":
             needed = pc.and_(needed, pc.fill_null(pc.greater_equal(gddl["sequence"], self.least), True))
         return pc.and_(archived, needed)
@@ -193,6 +191,16 @@ def _of_then(now: SqlType, kinds: Sequence[SqlType]) -> SqlType:
     return then if str(then) != VOID and widens(then, now) else now
 
 
+def most(reports: Iterable[Mapping[str, Any]], name: str) -> Any:
+    """The greatest value of a field in some reports; None: it is null in all."""
+    return max((one[name] for one in reports if one[name] is not None), default=None)
+
+
+def least(reports: Iterable[Mapping[str, Any]], name: str) -> Any:
+    """The least one; see `most`."""
+    return min((one[name] for one in reports if one[name] is not None), default=None)
+
+
 def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     """Look at `_gddl` of all changes of a table."""
     source = Source.of(tables.existing(path), without_places, [GDDL])
@@ -201,17 +209,11 @@ def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     def total(name: str) -> int:
         return sum(part[name] for part in parts)
 
-    def most(name: str) -> Any:
-        return max((part[name] for part in parts if part[name] is not None), default=None)
-
-    def least(name: str) -> Any:
-        return min((part[name] for part in parts if part[name] is not None), default=None)
-
     return Included(
-        rule=rule, changes=total("changes"), sequence=most("sequence"), commit_ts=most("commit_ts"),
+        rule=rule, changes=total("changes"), sequence=most(parts, "sequence"), commit_ts=most(parts, "commit_ts"),
         schemas=frozenset(number for part in parts for number in part["schemas"]), unplaced=total("unplaced"),
-        later=total("later"), resynced=total("resynced"), archived=total("archived"), highest=most("highest"),
-        lowest=least("lowest"), oldest_excluded=least("oldest"),
+        later=total("later"), resynced=total("resynced"), archived=total("archived"), highest=most(parts, "highest"),
+        lowest=least(parts, "lowest"), oldest_excluded=least(parts, "oldest"),
     )  # fmt: skip
 
 
