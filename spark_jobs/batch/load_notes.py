@@ -6,7 +6,7 @@ the newest one: by a batch after which nothing of a load waits, so that it is wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from airflow_gddl.contract.file_names import FIRST_OF_LOAD
@@ -27,19 +27,14 @@ def notes_after(
     Args:
         files: of the batch, as the ledger will have them; `after`: the state, but for its notes.
     """
-    return _notes_after(table, plan, files, after)[-MOST_NOTED:]
-
-
-def _notes_after(
-    table: TableSession, plan: BatchPlan, files: Sequence[FileEntry], after: TableState
-) -> tuple[LoadNote, ...]:  # fmt: skip
-    known = after.note_of(after.generation)
-    others = tuple(one for one in after.loads if one.generation != after.generation)
-    has_loads = any(file.kind == "load" for file in files)
-    if known is None or has_loads:
-        known = _of_files(table, files, after) if _is_settled(table, after) else None
-        return others if known is None else (*others, _at(table, plan, files, known))
-    return (*others, _at(table, plan, files, known)) if _is_settled(table, after) else after.loads
+    known, is_settled = after.note_of(after.generation), _is_settled(table, after)
+    if known is None or any(file.kind == "load" for file in files):
+        known = _of_files(table, files, after) if is_settled else None
+    elif not is_settled:
+        return after.loads
+    others = (one for one in after.loads if one.generation != after.generation)
+    made = () if known is None else (_at(table, plan, files, known),)
+    return (*others, *made)[-MOST_NOTED:]
 
 
 def _is_settled(table: TableSession, after: TableState) -> bool:
@@ -63,17 +58,13 @@ def _of_files(table: TableSession, files: Sequence[FileEntry], after: TableState
     loads = [one for one in rows.values() if one.kind == "load" and one.generation == after.generation]
     if any(one.state != "committed" or one.quarantined for one in loads):
         return None
-    note = LoadNote(generation=after.generation, at="", landed=_newest(loads))
+    note = LoadNote(generation=after.generation, at="", landed=max((one.modified for one in loads), default=""))
     if not any(one.path.rpartition("/")[2] == FIRST_OF_LOAD for one in loads):
         return note
     load = table.run.source_load
     if load is None or load.ended is None:
         return None
     return replace(note, until=load.place, ended=load.ended)
-
-
-def _newest(loads: Iterable[FileEntry]) -> str:
-    return max((one.modified for one in loads), default="")
 
 
 def _at(table: TableSession, plan: BatchPlan, files: Sequence[FileEntry], note: LoadNote) -> LoadNote:
