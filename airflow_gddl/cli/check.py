@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
 _CONTENT = b"gddl check"
-_METASTORE_PORT = 9083
+METASTORE_PORT = 9083
 
 
 def probe_landing(root: str, environ: Mapping[str, str], *, by_jobs: bool = False) -> str:
@@ -247,10 +247,10 @@ def probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -
     if spec.uri is None:
         raise ProbeSkippedError("Spark's configuration names the metastore; try `gddl catalog diff`")
     parts = urlsplit(spec.uri or "")
-    server = f"{parts.hostname}:{parts.port or _METASTORE_PORT}"
+    server = f"{parts.hostname}:{parts.port or METASTORE_PORT}"
     try:
         with socket.create_connection(
-            (parts.hostname or "", parts.port or _METASTORE_PORT), timeout=seconds(spec.timeout)
+            (parts.hostname or "", parts.port or METASTORE_PORT), timeout=seconds(spec.timeout)
         ):
             return f"{server} accepts connections"
     except OSError as error:

@@ -202,6 +202,13 @@ class NotTriedError(Exception):
         self.reason, self.detail = reason, detail
 
 
+def unended(what: str, *, seconds_left: float, most: float) -> NotTriedError | FoundError:
+    """What to raise of a query that did not end in so many seconds, or before the check is to end."""
+    if seconds_left < most:
+        return NotTriedError("time")
+    return FoundError(f"the {what} did not end in {most:.0f} seconds")
+
+
 class FoundError(Exception):
     """A check fails; the text says what was found instead.
 

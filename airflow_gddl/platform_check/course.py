@@ -125,6 +125,6 @@ def left_out(outcomes: list[Outcome], reason: str = "stopped") -> list[Outcome]:
 
 def in_order(outcomes: list[Outcome]) -> list[Outcome]:
     """In the order of `CHECKS`; those of one check by where they were made."""
-    names = [*(name for name in CHECKS if name != "cleanup"), "cleanup"]
+    names = list(CHECKS)
     origins = ("here", "worker", "triggerer", "dag processor")
     return sorted(outcomes, key=lambda one: (names.index(one.check), origins.index(one.origin)))

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.packages import needed_by
-from airflow_gddl.platform_check.checks import FoundError, NotTriedError, Row
+from airflow_gddl.platform_check.checks import FoundError, NotTriedError, Row, unended
 from airflow_gddl.runners.interface import Connections
 
 WAREHOUSE = "DATABRICKS_WAREHOUSE_ID"
@@ -107,9 +107,7 @@ def _ended(statements: Any, answer: Any, seconds_left: float, sleep: Callable[[f
     until = time.monotonic() + min(seconds_left, _QUERY_SECONDS)
     while (state := answer.status.state.value) in ("PENDING", "RUNNING"):
         if time.monotonic() >= until:
-            if seconds_left < _QUERY_SECONDS:
-                raise NotTriedError("time")
-            raise FoundError(f"the statement did not end in {_QUERY_SECONDS:.0f} seconds")
+            raise unended("statement", seconds_left=seconds_left, most=_QUERY_SECONDS)
         sleep(POLL_SECONDS)
         answer = statements.get_statement(answer.statement_id)
     if state != "SUCCEEDED":

@@ -12,7 +12,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import CatalogSpec, code_of_glue
 from airflow_gddl.contract.packages import needed_by
-from airflow_gddl.platform_check.checks import FoundError, NotTriedError, Row
+from airflow_gddl.platform_check.checks import FoundError, Row, unended
 
 _POLL_SECONDS, _ANSWER_SECONDS, _QUERY_SECONDS = 1.0, 30, 300.0
 
@@ -88,9 +88,7 @@ class GlueEntries:
             if status["State"] in ("FAILED", "CANCELLED"):
                 raise FoundError(f"the query {status['State']}: {status.get('StateChangeReason', '')}")
             time.sleep(_POLL_SECONDS)
-        if seconds_left < _QUERY_SECONDS:
-            raise NotTriedError("time")
-        raise FoundError(f"the query did not end in {_QUERY_SECONDS:.0f} seconds")
+        raise unended("query", seconds_left=seconds_left, most=_QUERY_SECONDS)
 
     def _client(self, service: str) -> Any:
         with needed_by(f"the catalog kind {self._spec.kind}", install="airflow-gddl[glue]"):

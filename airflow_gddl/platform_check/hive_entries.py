@@ -8,13 +8,13 @@ from contextlib import closing, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+from airflow_gddl.cli.check import METASTORE_PORT
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.platform_check.checks import NotTriedError
 
-_PORT = 9083
 _DENIED = ("AccessControlException", "AuthorizationException", "Permission denied", "is not allowed")
 
 
@@ -22,7 +22,7 @@ class HiveEntries:
     """See `catalog_entries.Entries`. Kerberos is not spoken."""
 
     def __init__(self, spec: CatalogSpec, database: str, _environ: Mapping[str, str]) -> None:
-        self._spec, self._database, self._has_answered = spec, database, False
+        self._spec, self._database = spec, database
 
     @property
     def by_hand(self) -> str:
@@ -34,8 +34,6 @@ class HiveEntries:
                 client.get_database(self._database)
             except types.NoSuchObjectException:
                 return None
-            finally:
-                self._has_answered = True
             names = client.get_all_tables(self._database)
             return {name: _location(client.get_table(self._database, name)) for name in names}
 
@@ -63,7 +61,7 @@ class HiveEntries:
             metastore = importlib.import_module("hive_metastore.ThriftHiveMetastore")
             types = importlib.import_module("hive_metastore.ttypes")
         parts = urlsplit(self._spec.uri)
-        socket = sockets.TSocket(parts.hostname or "", parts.port or _PORT)
+        socket = sockets.TSocket(parts.hostname or "", parts.port or METASTORE_PORT)
         socket.setTimeout(1000 * seconds(self._spec.timeout))
         try:
             transport = thrift.TBufferedTransport(socket)

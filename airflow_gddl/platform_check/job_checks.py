@@ -220,9 +220,9 @@ class JobChecks:
         """
         entries = begin(self.context, name, is_remote=self._is_remote)
         spec = self.context.loaded.catalogs[name]
-        (row,) = (replace(one, catalog=name, depends_on=()) for one in self._tables if one.table == REGISTERED)
         is_iceberg = CATALOGS.get(spec.kind).is_iceberg
-        row = replace(row, iceberg=is_iceberg)
+        (row,) = (one for one in self._tables if one.table == REGISTERED)
+        row = replace(row, catalog=name, depends_on=(), iceberg=is_iceberg)
         database = database_of(self.context.place.root, name)
         spec = replace(spec, database=database, table="{table}", tables=("replica",))
         job = replace(self.job(lake=f"{CATALOG}-{name}", tables=(row,)), catalogs={name: spec})
@@ -267,7 +267,7 @@ class JobChecks:
         client = databricks_sql.connect(loaded.runner, declared, self.context.connections)
         warehouse = databricks_sql.warehouse(client, environ)
         truth = self._source.truth(REGISTERED)
-        columns = ", ".join(f"`{column}`" for column in truth.schema.names)
+        columns = ", ".join(map(quoted, truth.schema.names))
         parts = (loaded.catalogs[name].catalog_name, database_of(self.context.place.root, name))
         table = ".".join(quoted(part or "") for part in (*parts, REGISTERED.partition(".")[2]))
         sql = f"SELECT {columns} FROM {table}"  # noqa: S608 - a name of the metadata, and the demo's own
