@@ -238,11 +238,10 @@ class Verified:
     def of(cls, compared: Sequence[CutTable], results: Mapping[str, JobResult]) -> Verified:
         failed = {one.table: error for one in compared if (error := results[one.table].error) is not None}
         held = {one: job.answer(result) for one, result in results.items() if one not in failed}
-        same = {one.table for one in compared if one.table in held and held[one.table]["digest"] == one.digest}
-        return cls(
-            versions={table: held[table]["version"] for table in held if table in same},
-            changed=tuple(table for table in held if table not in same), failed=failed,
-        )  # fmt: skip
+        digests = {one.table: one.digest for one in compared}
+        versions = {table: one["version"] for table, one in held.items() if one["digest"] == digests[table]}
+        changed = tuple(table for table in held if table not in versions)
+        return cls(versions=versions, changed=changed, failed=failed)
 
     @property
     def equal(self) -> list[str]:
