@@ -52,6 +52,14 @@ def deliver(connector: Connector, *tables: str) -> None:
         connector.land(table)
 
 
+def an_hour_later(lake: Lake, bank: Bank, connector: Connector, steps: int) -> None:
+    """Further steps of the bank, delivered and loaded."""
+    bank.time += AN_HOUR
+    bank.live(steps)
+    deliver(connector)
+    run_all(lake)
+
+
 def cuts_of(lake: Lake, *specs: TableSpec) -> Cuts:
     return Cuts(lake, specs or SPECS, lake.result)
 
@@ -114,10 +122,7 @@ def test_cuts_at_random_equal_the_bank_at_their_commits(log: Log, seed: int, eng
 def test_a_moment_has_all_that_was_committed_by_it(log: Log, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     bank, connector = world(lake, log, 7)
-    bank.time += AN_HOUR
-    bank.live(40)
-    deliver(connector)
-    run_all(lake)
+    an_hour_later(lake, bank, connector, 40)
     cuts, made = cuts_of(lake), 0
     for number, second in enumerate(range(bank.time - 4000, bank.time, 500)):
         place = held(cuts, bank, log, f"cut_{number}", (T + timedelta(seconds=second)).isoformat())
@@ -330,10 +335,7 @@ def test_files_that_an_earlier_release_has_read_stay_unknown_beside_newer_ones(
     with monkeypatch.context() as earlier:
         earlier.setattr(dialect, "marks_of", lambda *arguments: replace(marks_of(*arguments), logs=()))
         run_all(lake)
-    bank.time += AN_HOUR
-    bank.live(20)
-    deliver(connector)
-    run_all(lake)
+    an_hour_later(lake, bank, connector, 20)
     code, message = refused(cuts_of(lake), "latest")
     assert (code, "gddl reload reads them again" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
 
@@ -437,10 +439,7 @@ def test_events_of_xstream_need_no_redo_thread(tmp_path: Path) -> None:
 def test_a_position_of_another_log_is_refused(log: Log, at: str, title: str, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     bank, connector = world(lake, log, 9)
-    bank.time += AN_HOUR
-    bank.live(20)
-    deliver(connector)
-    run_all(lake)
+    an_hour_later(lake, bank, connector, 20)
     code, message = refused(cuts_of(lake), at)
     assert (code, f"{at} is a position of {title}'s log" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
 
@@ -449,10 +448,7 @@ def test_a_position_of_another_log_is_refused(log: Log, at: str, title: str, tmp
 def test_views_show_what_tables_of_the_cut_hold(log: Log, tmp_path: Path) -> None:
     lake = Lake(tmp_path)
     bank, connector = world(lake, log, 10)
-    bank.time += AN_HOUR
-    bank.live(30)
-    deliver(connector)
-    run_all(lake)
+    an_hour_later(lake, bank, connector, 30)
     cuts = cuts_of(lake)
     tables, views = cuts.make("tables"), cuts.make("views", reader="duckdb")
     assert [one.rows for one in views.tables] == [one.rows for one in tables.tables]

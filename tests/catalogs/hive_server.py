@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 import pytest
 
-from tests.s3.gateway import end_with_parent, free_port, wait_for_port
+from tests.s3.gateway import free_port, running
 
 _SITE = """<configuration>
 <property><name>javax.jdo.option.ConnectionURL</name><value>jdbc:derby:;databaseName={0}/metastore;create=true</value></property>
@@ -34,14 +33,5 @@ def serving(root: Path) -> Iterator[str]:
     classes = f"{root}:{Path(pyspark.__file__).parent / 'jars'}/*"
     light = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
     command = ["java", *light, "-cp", classes, "org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(port)]
-    with (
-        log.open("w") as output,
-        subprocess.Popen(command, cwd=root, stdout=output, stderr=output, preexec_fn=end_with_parent) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
-    ):
-        try:
-            wait_for_port(process, f"127.0.0.1:{port}", log)
-            yield f"thrift://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+    with running(command, f"127.0.0.1:{port}", log, cwd=root):
+        yield f"thrift://127.0.0.1:{port}"

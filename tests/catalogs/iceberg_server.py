@@ -9,16 +9,15 @@ import fcntl
 import hashlib
 import os
 import shutil
-import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyspark
 
-from tests.s3.gateway import BIN, end_with_parent, free_port, wait_for_port
+from tests.s3.gateway import BIN, free_port, running
 
 _CENTRAL = "https://repo1.maven.org/maven2"
 _ICEBERG, _JETTY = "1.11.0", "12.1.14"
@@ -101,14 +100,5 @@ def serving(jars: Sequence[Path], root: Path, port: int = 0) -> Iterator[str]:
     light = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
     classes = ":".join(map(str, jars))
     command = ["java", *light, "-cp", classes, "org.apache.iceberg.rest.RESTCatalogServer"]
-    with (
-        log.open("w") as output,
-        subprocess.Popen(command, env=environ, stdout=output, stderr=output, preexec_fn=end_with_parent) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
-    ):
-        try:
-            wait_for_port(process, f"127.0.0.1:{port}", log)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(10)
+    with running(command, f"127.0.0.1:{port}", log, env=environ):
+        yield f"http://127.0.0.1:{port}"

@@ -12,10 +12,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from obstore.store import S3Store
 
@@ -84,13 +85,24 @@ def serving(program: Path, root: Path) -> Iterator[Gateway]:
     address = gateway.endpoint.removeprefix("http://")
     # Without `--sidecar` what is known of an object is kept in extended attributes, which not every disk has.
     command = [str(program), "--port", address, "--quiet", "posix", "--sidecar", str(beside), str(buckets)]
+    with running(command, address, log, env=environ):
+        yield gateway
+
+
+@contextmanager
+def running(command: Sequence[str], address: str, log: Path, **options: Any) -> Iterator[None]:
+    """A server, from when it listens until the block ends.
+
+    Args:
+        options: of `subprocess.Popen`.
+    """
     with (
         log.open("w") as output,
-        subprocess.Popen(command, env=environ, stdout=output, stderr=output, preexec_fn=end_with_parent) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
+        subprocess.Popen(command, stdout=output, stderr=output, preexec_fn=end_with_parent, **options) as process,  # noqa: PLW1509 - the tests that start it have no threads yet that matter
     ):
         try:
             wait_for_port(process, address, log)
-            yield gateway
+            yield
         finally:
             process.terminate()
 
