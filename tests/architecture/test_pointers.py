@@ -76,13 +76,13 @@ def modules() -> Mapping[str, Module]:
 
 
 def _module(tree: ast.Module) -> Module:
-    imported = {}
-    for node in ast.walk(tree):
+    nodes, imported = list(ast.walk(tree)), {}
+    for node in nodes:
         origin = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
         for alias in node.names if isinstance(node, ast.Import | ast.ImportFrom) else ():
             imported[alias.asname or alias.name] = origin + alias.name
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    names |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    names = {node.id for node in nodes if isinstance(node, ast.Name)}
+    names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
     defined = [node for node in tree.body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))]
     classes = {node.name: (_attributes(node), tuple(ast.unparse(base) for base in node.bases))
                for node in defined if isinstance(node, ast.ClassDef)}  # fmt: skip
@@ -91,7 +91,7 @@ def _module(tree: ast.Module) -> Module:
     )
     top = {node.name for node in defined} | imported.keys()
     top |= {node.id for node in values if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    taken = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+    taken = {node.attr for node in nodes if isinstance(node, ast.Attribute)
              and not (isinstance(node.value, ast.Name) and node.value.id in imported)}  # fmt: skip
     return Module(frozenset(top), frozenset(names | top), classes, imported, frozenset(taken))
 
@@ -191,6 +191,7 @@ def test_dead_pointers_are_found() -> None:
 
 
 _BARE = re.compile(r"`([a-z]\w*_\w*)(?:\([^`]*\))?`")
+_NO_CODE = re.compile(r'"""[\s\S]*?"""|#.*')
 _OF_OTHERS = {"pg_attribute", "pg_type", "server_version_num", "to_thread"}
 
 
@@ -199,10 +200,7 @@ def _words() -> frozenset[str]:
     """Words of code and of texts that are no docstrings, and names of modules."""
     words = {part for name in modules() for part in name.split(".")}
     for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
-        with path.open("rb") as file:
-            for token in tokenize.tokenize(file.readline):
-                if token.type != tokenize.COMMENT and '"""' not in token.string:
-                    words.update(re.findall(r"\w+", token.string))
+        words.update(re.findall(r"\w+", _NO_CODE.sub("", path.read_text())))
     return frozenset(words)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -35,6 +36,7 @@ OF_ALL = ("__init__", "registrar", "catalog_port")
 NAMED = [room for room in ROOMS if room.kind in ("source", "feature", "runner", "action")]
 
 
+@functools.cache
 def words_of(name: str) -> tuple[str, ...]:
     """Words of an identifier or a text, in lower case: `IcebergCatalog` has `iceberg` and `catalog`."""
     return tuple(re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()))
@@ -59,12 +61,14 @@ def names_in(source: str) -> Iterator[tuple[str, str]]:
                 yield "name", name
 
 
+@functools.cache
 def own_fields(room: Room) -> frozenset[str]:
     """Names of fields and options that ask for the room."""
     marked = {f.name for kind in (TableSpec, TierSpec) for f in fields(kind) if f.metadata.get(FEATURE) == room.name}
     return frozenset(marked.union(OPTIONS.get(room.name, ())))
 
 
+@functools.cache
 def own_codes(room: Room) -> frozenset[str]:
     """Codes that the room declares."""
     declared = {**features(), **sources()}.get(room.name)
