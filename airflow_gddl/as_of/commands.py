@@ -29,6 +29,7 @@ from airflow_gddl.contract.consistent_cut import (
     change_cut,
     chosen,
     cut_path,
+    cut_tables,
     of_moment,
     read_cut,
     require_name,
@@ -326,7 +327,7 @@ def _require_none(given: Sequence[str], why: str, remedy: str) -> None:
 
 
 def _is_of(spec: TableSpec, source: str) -> bool:
-    """Whether the table, or a part of it, is of the source: a job refuses those that have several."""
+    """Whether the table, or a part of it, is of the source; it is shown with the parts of its other sources."""
     return spec.source == source or source in spec.shards
 
 
@@ -435,9 +436,10 @@ class _Making:
         self._require_free()
         planned = {} if views is None else views.of(self.name, specs, self.loaded)
         looked = self.of.run(specs, ConsistentCut(at=at))
-        facts = of_moment(asked, [codec.decode(CutFacts, job.answer(one)["facts"]) for one in looked])
+        known = [codec.decode(CutFacts, answer) for one in looked for answer in job.answer(one)["facts"]]
+        facts = of_moment(asked, known)
         moment = chosen(asked, facts)
-        tables = tuple(CutTable.of(self.name, one, planned.get(one.table)) for one in facts)
+        tables = cut_tables(self.name, facts, planned)
         cut = Cut(
             name=self.name, source=source, asked=at, moment=moment, begun_at=self.cli.now().isoformat(), tables=tables,
             schema=schema.value,

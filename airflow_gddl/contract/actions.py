@@ -348,9 +348,6 @@ class ConsistentCut(Asked):
     """What is done with the table of the cut: make the table, or prove its view; make the view in its catalog; compare
     the table, or the view, with its digest; drop the view."""
 
-    def unsharded(self) -> str:
-        return "gddl as-of"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Die(Asked):

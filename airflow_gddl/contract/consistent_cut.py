@@ -9,6 +9,7 @@ cut has the transactions whose places are before its *bound*.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -76,6 +77,7 @@ class CutFacts:
     """What is known of one table before a moment is chosen; see the module for places and bounds.
 
     Attributes:
+        shard: source of which this is known, of a table with several; empty: the table has one.
         generation: whose full load the cut begins with; as the job says it, the current one.
         batch, version: the last batch, and the version of the change table.
         complete: bound up to which every change of the table is known to have come.
@@ -121,12 +123,22 @@ class CutFacts:
     earlier: tuple[EarlierLoad, ...] = ()
     unknown: str = ""
     again: str = ""
+    shard: str = ""
+
+    @property
+    def title(self) -> str:
+        """In messages: the table, or one of its sources."""
+        return f"source {self.shard} of {self.table}" if self.shard else self.table
 
     @property
     def loads(self) -> tuple[CutFacts, ...]:
         """Facts by each full load that is known, newest first."""
         nexts = (self.least, *(one.least for one in self.earlier))
         return (self, *(self._by(load, again) for load, again in zip(self.earlier, nexts, strict=False)))
+
+    @property
+    def start(self) -> CutStart:
+        return CutStart(generation=self.generation, batch=self.batch, least=self.least)
 
     def _by(self, load: EarlierLoad, again: str) -> CutFacts:
         until = LOGS[self.log].until(load.complete) if self.kind == "log" else load.complete
@@ -153,14 +165,25 @@ class Moment:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CutStart:
+    """What the changes of a table, or of one of its sources, begin with in a cut; see `CutFacts`."""
+
+    generation: int
+    batch: int
+    least: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CutTable:
     """One table of a cut.
 
     Attributes:
         folder: of the made table, below the lake; nothing is there of a view.
-        generation, batch, least: see `CutFacts`.
+        generation, batch, least: see `CutFacts`; 0 and empty of a table with several sources.
+        shards: by source, the same of each, of a table with several; empty: it has one.
         version: of the change table from which on it was made.
-        sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load.
+        sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load. Sequences of
+            several sources do not compare: None.
         rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
         columns: its columns with their SQL types, of the made table or view.
         keys: see `key_forms`; empty: not known.
@@ -184,14 +207,40 @@ class CutTable:
     erased: int = 0
     erasing: tuple[str, ...] = ()
     view: CutView | None = None
+    shards: Mapping[str, CutStart] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, facts: CutFacts, view: CutView | None = None) -> CutTable:
-        """The table of a cut of this name, which is not made yet."""
+    def of(cls, name: str, facts: Sequence[CutFacts], view: CutView | None = None) -> CutTable:
+        """The table of a cut of this name, which is not made yet.
+
+        Args:
+            facts: of the table, or of each of its sources.
+        """
+        first, starts = facts[0], {one.shard: one.start for one in facts}
+        start = starts.pop("", _OF_SHARDS)
         return cls(
-            table=facts.table, folder=table_folder(name, facts.table), generation=facts.generation, batch=facts.batch,
-            version=facts.version, least=facts.least, keys=facts.keys, view=view,
+            table=first.table, folder=table_folder(name, first.table), generation=start.generation, batch=start.batch,
+            version=first.version, least=start.least, keys=first.keys, view=view, shards=starts,
         )  # fmt: skip
+
+    @property
+    def starts(self) -> Mapping[str, CutStart]:
+        """By source; of a table with one source, by an empty name."""
+        return self.shards or {"": CutStart(generation=self.generation, batch=self.batch, least=self.least)}
+
+
+_OF_SHARDS = CutStart(generation=0, batch=0)
+
+
+def cut_tables(name: str, facts: Iterable[CutFacts], views: Mapping[str, CutView]) -> tuple[CutTable, ...]:
+    """The tables of a cut, which are not made yet.
+
+    Args:
+        facts: see `of_moment`; those of sources of one table side by side.
+        views: by table, where views are made.
+    """
+    by_table = itertools.groupby(facts, key=lambda one: one.table)
+    return tuple(CutTable.of(name, tuple(those), views.get(table)) for table, those in by_table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,7 +409,7 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     """
     kinds = sorted({(one.kind, one.log, one.number, one.connector) for one in facts})
     if len(kinds) > 1 or len({part for one in facts for part in one.parts}) > 1:
-        shown = "; ".join(f"{one.table}: {_order_of(one)}" for one in facts)
+        shown = "; ".join(f"{one.title}: {_order_of(one)}" for one in facts)
         remedy = "make a cut of the tables of each kind, by --table"
         raise FatalError(UNKNOWN_CODE, f"the tables order transactions by different things: {shown}", remedy=remedy)
     _require_complete(asked, facts, lambda one: bool(one.complete))
@@ -547,7 +596,7 @@ def _refuse(
     Raises:
         FatalError: `code`, where a table has a reason.
     """
-    reasons = [f"{one.table}: {why}" for one in facts if (why := reason(one))]
+    reasons = [f"{one.title}: {why}" for one in facts if (why := reason(one))]
     if reasons:
         what = f"no cut at {asked.text}: {'; '.join(reasons)}"
         raise FatalError(code, what, remedy=remedy or _REMEDIES[code])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
@@ -14,6 +14,7 @@ from airflow_gddl.contract.consistent_cut import (
     LOAD_CODE,
     SAME_CODE,
     Cut,
+    CutStart,
     CutTable,
     key_forms,
     read_cut,
@@ -24,7 +25,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import remove_table
 from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
-from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, make, overtaken, scanned
+from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, columns_of, make, overtaken, scanned
 from spark_jobs.actions.consistent_cut_views import (
     compared,
     is_registered,
@@ -37,9 +38,13 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import last_cut
 from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.view_rows import ViewRule
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.held_rows import held, shown
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.delta_tables import Tables
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -53,7 +58,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     asked = run.job.options.asked(ConsistentCut)
     if not asked.cut:
         facts = facts_of(run, asked.at)
-        return run.result(totals, status="succeeded", details={"facts": codec.plain(facts)})
+        return run.result(totals, status="succeeded", details={"facts": [codec.plain(one) for one in facts]})
     cut = read_cut(run.runtime.storage, run.job.roots.lake, asked.cut)
     entry = cut.of(run.spec.table)
     if entry is None:
@@ -113,35 +118,70 @@ _ACTIONS: Mapping[str, Callable[[TableRun, Cut, CutTable], dict[str, Any]]] = {
 
 def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     """Write the table, in one commit, or prove the view, once what goes into it is proven to be whole."""
-    ledger, context = run.ledger(), run.context()
-    state, path = ledger.state, join(run.job.roots.lake, entry.folder)
-    schema = replace(context.stored_schema(state), swept=entry.generation)
+    context, path = run.context(), join(run.job.roots.lake, entry.folder)
     tables = tables_of(context, run.layout.changes)
-    rule = CutRule(
-        schema=as_of(schema, cut.moment, entry.generation), kind=cut.moment.kind, bound=cut.moment.bound,
-        generation=entry.generation, least=entry.least, is_newest=entry.generation >= state.generation,
-    )  # fmt: skip
     version = tables.existing(run.layout.changes).log.version
     if not cut.again:  # else the digests say whether anything is otherwise
         _require_only_more(run, entry.version, version)
-    included = scanned(tables, run.layout.changes, rule)
-    _require_whole(run, state, included)
-    if included.are_mixed and (keys := overtaken(tables, run.layout.changes, rule)):
-        what = f"{run.spec.table}: of {keys} keys, a change with an earlier commit time follows one with a later one"
-        remedy = "the source's clock went back then, or its times are not those of commits: take another moment"
-        raise FatalError(AMBIGUOUS_CODE, what, where=run.layout.changes, remedy=remedy)
-    run.report("decide", rows=included.changes)
-    columns = included.columns(state, schema, now=cut.schema == "now")
+    parts = _parts(run, cut, entry, tables)
+    run.report("decide", rows=sum(part.included.changes for part in parts))
+    schema, included = parts[0].schema, [part.included for part in parts]
+    columns = columns_of(((part.included, part.state) for part in parts), schema, now=cut.schema == "now")
     if entry.view is not None:
-        return _proven(run, cut, planned_view(run, entry, included, columns), included, version)
+        return _proven(run, cut, planned_view(run, entry, included[0], columns), included[0], version)
     remove_table(run.runtime.storage, path)  # of a command that was killed
-    made = make(tables, run.layout.changes, path, rule, columns, context.tier)
+    made = make(tables, run.layout.changes, path, [one.rule for one in included], columns, context.tier)
     run.report("replica", rows=made.rows)
     _require_still_wanted(run, cut, path, version)
     return replace(
-        entry, rows=made.rows, digest=made.digest, columns=made.columns, sequence=included.sequence,
-        commit_ts=included.commit_ts, keys=key_forms(run.spec),
+        entry, rows=made.rows, digest=made.digest, columns=made.columns,
+        sequence=None if entry.shards else included[0].sequence,
+        commit_ts=max((one.commit_ts for one in included if one.commit_ts is not None), default=None),
+        keys=key_forms(run.spec),
     )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A table, or one of its sources, with what a cut has of it.
+
+    Attributes:
+        schema: as it is now.
+    """
+
+    state: TableState
+    schema: TableSchema
+    included: Included
+
+
+def _parts(run: TableRun, cut: Cut, entry: CutTable, tables: Tables) -> list[_Part]:
+    """Raises as `_part`; FatalError: `CUT_CHANGES_MISSING`: the table has lost a source."""
+    runs = {one.shard: one for one in (*run.shard_runs(), *run.former_shards)} if entry.shards else {"": run}
+    if lost := sorted(entry.starts.keys() - runs.keys()):
+        what = f"{run.spec.table}: nothing is known any more of {', '.join(lost)}, of which the cut has rows"
+        raise FatalError(CHANGES_CODE, what, where=run.spec.table, remedy=f"gddl as-of drop {cut.name}")
+    return [_part(runs[shard], cut, start, tables) for shard, start in entry.starts.items()]
+
+
+def _part(run: TableRun, cut: Cut, start: CutStart, tables: Tables) -> _Part:
+    """What a cut has of a table or source, once that is proven to be whole.
+
+    Raises:
+        FatalError: as `_require_whole`; `CUT_MOMENT_AMBIGUOUS`.
+    """
+    state = run.ledger().state
+    schema = replace(run.context().stored_schema(state), swept=start.generation)
+    rule = CutRule(
+        schema=as_of(schema, cut.moment, start.generation), kind=cut.moment.kind, bound=cut.moment.bound,
+        generation=start.generation, least=start.least, is_newest=start.generation >= state.generation,
+    )  # fmt: skip
+    included = scanned(tables, run.layout.changes, rule)
+    _require_whole(run, state, included)
+    if included.are_mixed and (keys := overtaken(tables, run.layout.changes, rule)):
+        what = f"{run.title}: of {keys} keys, a change with an earlier commit time follows one with a later one"
+        remedy = "the source's clock went back then, or its times are not those of commits: take another moment"
+        raise FatalError(AMBIGUOUS_CODE, what, where=run.layout.changes, remedy=remedy)
+    return _Part(state, schema, included)
 
 
 def _proven(run: TableRun, cut: Cut, entry: CutTable, included: Included, version: int) -> CutTable:
@@ -215,15 +255,13 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
     for why, (count, code) in reasons.items():
         if count:
             remedy = "take a later moment, or leave the table out, by --table"
-            raise FatalError(code, f"{run.spec.table}: {count} changes {why}", where=run.layout.changes, remedy=remedy)
+            raise FatalError(code, f"{run.title}: {count} changes {why}", where=run.layout.changes, remedy=remedy)
     cut = last_cut(run.runtime.storage, run.layout.state)
     oldest = included.oldest_excluded or (None if included.rule.is_newest else "")  # a later load may have no row
     if cut is not None and oldest is not None and oldest <= cut.at:
-        what = (
-            f"{run.spec.table}: changes_retention has removed changes ({cut.at}) that were superseded after the moment"
-        )
+        what = f"{run.title}: changes_retention has removed changes ({cut.at}) that were superseded after the moment"
         remedy = "take a later moment; a longer changes_retention keeps changes for later cuts"
         raise FatalError(CHANGES_CODE, what, where=run.layout.changes, remedy=remedy)
     if (gone := included.truncates_gone(state)) is not None:
-        what = f"{run.spec.table}: the ledger keeps the newest {gone} truncates of the source, all after the moment"
+        what = f"{run.title}: the ledger keeps the newest {gone} truncates of the source, all after the moment"
         raise FatalError(CHANGES_CODE, what, remedy="take a later moment; tables with history: true keep all")

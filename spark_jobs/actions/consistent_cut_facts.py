@@ -76,6 +76,7 @@ zone of the moment at which it is read."""
 _NOTHING = ""
 """A bound before every place."""
 _NO_NEWER = "it has no newer change, and its source no newer row of a heartbeat"
+_NO_NEWER_OF_SHARD = "it has no newer change; a heartbeat says nothing of a table of several sources"
 
 
 def tables_of(context: TableContext, *paths: str) -> Tables:
@@ -87,8 +88,8 @@ def tables_of(context: TableContext, *paths: str) -> Tables:
     return cast("TablesEngine", context.engine).whole_tables_of(context, *paths)
 
 
-def facts_of(run: TableRun, at: str) -> CutFacts:
-    """What is known of the table now.
+def facts_of(run: TableRun, at: str) -> tuple[CutFacts, ...]:
+    """What is known of the table now, or of each of its sources.
 
     Args:
         at: the moment that is asked for, as the user has written it.
@@ -100,17 +101,31 @@ def facts_of(run: TableRun, at: str) -> CutFacts:
     """
     asked = asked_moment(at)
     with run.claim():
-        ledger = run.ledger()
-        _require_loaded_table(run, ledger)
-        context = run.context()
-        schema = context.stored_schema(ledger.state)
-        kind = _kind_of(run, schema, ledger.state)
-        log = _log_of(run, ledger.state) if kind == "log" else POSTGRESQL
-        known = _Known(run, context, ledger, schema, kind, log)
-        found = known.facts()
-        if asked.time is not None or asked.position is not None:
-            found = replace(found, found=known.places(asked, found))
-        return found
+        run.ledger()  # which refuses a table that was loaded otherwise
+        _require_no_former(run)
+        return tuple(_facts_of(one, asked) for one in run.shard_runs() or (run,))
+
+
+def _require_no_former(run: TableRun) -> None:
+    """Require that no source has rows in the table that the row no longer names: nothing tells how far it has come."""
+    former = [one.shard for one in run.former_shards if one.own_state().batch]
+    if former:
+        what = f"the row no longer names {', '.join(former)}, whose rows it has, and of which nothing more is read"
+        raise _refused(INCOMPLETE_CODE, run, what, "name the source again, or leave the table out, by --table")
+
+
+def _facts_of(run: TableRun, asked: AskedMoment) -> CutFacts:
+    ledger = run.ledger()
+    _require_loaded_table(run, ledger)
+    context = run.context()
+    schema = context.stored_schema(ledger.state)
+    kind = _kind_of(run, schema, ledger.state)
+    log = _log_of(run, ledger.state) if kind == "log" else POSTGRESQL
+    known = _Known(run, context, ledger, schema, kind, log)
+    found = known.facts()
+    if asked.time is not None or asked.position is not None:
+        found = replace(found, found=known.places(asked, found))
+    return found
 
 
 def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
@@ -135,9 +150,7 @@ def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
 
 
 def _refused(code: str, run: TableRun, what: str, remedy: str) -> FatalError:
-    return FatalError(
-        code, f"{run.spec.table} can't be shown as of a moment: {what}", where=run.spec.table, remedy=remedy
-    )
+    return FatalError(code, f"{run.title} can't be shown as of a moment: {what}", where=run.spec.table, remedy=remedy)
 
 
 def _kind_of(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
@@ -146,6 +159,14 @@ def _kind_of(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
     Raises:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`.
     """
+    kind = _kind_of_source(run, schema, state)
+    if run.shard and kind == "log":
+        what = "each of the table's sources has a log of its own, and a place in one says nothing of another"
+        raise _refused(UNKNOWN_CODE, run, what, "leave it out, by --table; cuts of several sources are by commit time")
+    return kind
+
+
+def _kind_of_source(run: TableRun, schema: TableSchema, state: TableState) -> CutKind:
     remedy = f"leave it out, by --table; {documented('as-of.md')} lists the sources whose transactions are known"
     if run.spec.mode != "changes":
         raise _refused(UNKNOWN_CODE, run, f"mode: {run.spec.mode} knows no transactions", remedy)
@@ -256,6 +277,7 @@ class _Known:
             above=load.above, loaded_at=load.loaded_at, newest=state.max_commit_ts, known_at=end.known_at,
             number=load.number, log=self.log, connector=connector, earlier=earlier, unknown=unknown,
             parts=_parts(state.snapshots, None if beats is None else beats.known), keys=key_forms(run.spec),
+            shard=run.shard,
         )  # fmt: skip
 
     def _earlier(self, gaps: _Gaps) -> tuple[tuple[EarlierLoad, ...], str]:
@@ -425,7 +447,8 @@ class _Known:
         return are_known and are_same and len(_parts(self.state.snapshots, known)) <= 1
 
     def _heartbeat_spec(self) -> Any:
-        name = self.run.spec.heartbeat
+        """The row of the heartbeat; that of a row with several sources says nothing of any of them."""
+        name = None if self.run.shard else self.run.spec.heartbeat
         return None if name is None else replace(self.run.spec, table=name, target=None, source_table=None)
 
     def _end_by_time(self, listed_at: datetime | None) -> _End:
@@ -436,7 +459,8 @@ class _Known:
         until = complete_until(commit, as_of, self._heartbeat(listed_at))
         if until is None:
             return _End(_NOTHING, _NOTHING, whole=False, lacking="none of its changes has a commit time")
-        return self._up_to(time_place(datetime.fromtimestamp(until, UTC)), _NO_NEWER)
+        why = _NO_NEWER_OF_SHARD if self.run.shard else _NO_NEWER
+        return self._up_to(time_place(datetime.fromtimestamp(until, UTC)), why)
 
     def _require_clocks(self, most: float = DELIVERY_SECONDS) -> None:
         """Require that no commit time is later than its file: all else is told by comparing the two.
@@ -483,11 +507,16 @@ class _Known:
         quarantine = self.context.engine.quarantine(self.context)
         count, _ = quarantine.counts()
         if count:
-            files = dict.fromkeys(row["source_file"] for row in quarantine.unresolved(count).rows)
+            rows = quarantine.unresolved(count).rows
+            files = dict.fromkeys(row["source_file"] for row in rows if self._is_own(row["batch_id"]))
             for path in files:
                 yield path, f"rows of it, or files, are in quarantine: {path}"
         for path in self.ledger.given_up("change"):
             yield path, f"a file that could not be read was dismissed: {path}"
+
+    def _is_own(self, batch_id: object) -> bool:
+        """Whether a batch has files of this source; those of sources of a table are named by them."""
+        return not self.run.shard or str(batch_id).rpartition("/")[0] == self.run.shard
 
     def _before(self, path: str) -> str:
         """The bound before which nothing can be in a file: what files before it hold, in the order of names."""

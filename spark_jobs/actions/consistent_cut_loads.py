@@ -23,6 +23,7 @@ from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.source_logs import LOGS, LogName, epoch_of, number_in
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
+from spark_jobs.actions.consistent_cut_rows import marks_of
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.cut_changes import last_cut
@@ -30,9 +31,8 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import LoadNote, TableState
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, OWN_COMMIT, place_in_log
 from spark_jobs.plan.source_snapshots import SnapshotRun
-from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.rules.order import gddl_fields
-from spark_jobs.tables.table_rows import Source, by_file, without_places
+from spark_jobs.tables.table_rows import by_file
 
 if TYPE_CHECKING:
     from spark_jobs.tables.delta_tables import Tables
@@ -123,8 +123,7 @@ class KnownTable:
 
     def _newest(self, tables: Tables, limits: Mapping[int, _Limit]) -> dict[int, str]:
         """By generation, the last commit that its changes name, or their newest commit time."""
-        path = self.run.layout.changes
-        source = Source.of(tables.existing(path), without_places, [GDDL])
+        source = marks_of(tables, self.run.layout.changes, self.run.spec.shard)
         newest: dict[int, str] = {}
         for report in by_file(tables, {_CHANGES: source}, _Newest(self.kind, self.log, limits)):
             for generation, place in json.loads(report).items():

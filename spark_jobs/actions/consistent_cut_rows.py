@@ -19,6 +19,7 @@ from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import SqlType, parse_type
+from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import iso
 from spark_jobs.plan.planned_batch import TableState, Truncate
@@ -29,6 +30,7 @@ from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.fold import rebuilt_rows
 from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields, ordered
 from spark_jobs.rules.row_digest import rows_digest, together
+from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.truncates import MOST_KEPT
 from spark_jobs.tables import table_definition
@@ -71,6 +73,11 @@ class CutRule:
     least: str = ""
     is_newest: bool = True
 
+    @property
+    def shard(self) -> str | None:
+        """The source whose changes are meant, of a table with several; None: it has one."""
+        return self.schema.spec.shard
+
     def lacks_archived(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
         """Mask of changes that a reload has archived, and that the cut may need; by commit time, nothing tells which of
         them the full load has read. Nothing tells which full load archived rows are of, either."""
@@ -99,11 +106,13 @@ class CutRule:
 
     def changes(self, rows: pa.Table) -> pa.Table:
         """The changes of the cut, at their keys."""
+        rows = of_shard(rows, self.shard)
         kept = rows.filter(self.has(gddl_fields(rows)))
         return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
 
     def of_generation(self, rows: pa.Table) -> pa.Table:
         """The changes of the newest generation, whether the cut has them or not, at their keys."""
+        rows = of_shard(rows, self.shard)
         kept = rows.filter(pc.equal(gddl_fields(rows)["generation"], self.generation))
         return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
 
@@ -165,24 +174,33 @@ class Included:
         known = len(state.truncates)
         return known if known >= MOST_KEPT and not self.rule.schema.truncates else None
 
-    def columns(self, state: TableState, schema: TableSchema, *, now: bool) -> tuple[Column, ...]:
-        """Columns of the made table: those of the replica, or of these those that its changes had, in their types."""
-        every = table_definition.replica_columns(schema)
-        if now:
-            return every
-        came: dict[str, list[SqlType]] = {}
-        for number in sorted(self.schemas):
+
+def columns_of(
+    parts: Iterable[tuple[Included, TableState]], schema: TableSchema, *, now: bool
+) -> tuple[Column, ...]:  # fmt: skip
+    """Columns of the made table: those of the replica, or of these those that its changes had, in their types.
+
+    Args:
+        parts: the table, or each of its sources.
+    """
+    every = table_definition.replica_columns(schema)
+    if now:
+        return every
+    came: dict[str, list[SqlType]] = {}
+    tracked = set[str]()
+    for included, state in parts:
+        for number in sorted(included.schemas):
             for name, kind in state.schemas[number].items():
                 came.setdefault(name.lower(), []).append(parse_type(kind))
-        tracked = {name.lower() for one in state.schemas for name in one}
-        kept = []
-        for column in every:
-            name = column.name.lower()
-            if name in came and column.name not in schema.keys:
-                kept.append(Column(column.name, _of_then(column.type, came[name])))
-            elif name not in tracked or column.name in schema.keys:
-                kept.append(column)
-        return tuple(kept)
+        tracked |= {name.lower() for one in state.schemas for name in one}
+    kept = []
+    for column in every:
+        name = column.name.lower()
+        if name in came and column.name not in schema.keys:
+            kept.append(Column(column.name, _of_then(column.type, came[name])))
+        elif name not in tracked or column.name in schema.keys:
+            kept.append(column)
+    return tuple(kept)
 
 
 def _of_then(now: SqlType, kinds: Sequence[SqlType]) -> SqlType:
@@ -201,9 +219,25 @@ def least(reports: Iterable[Mapping[str, Any]], name: str) -> Any:
     return min((one[name] for one in reports if one[name] is not None), default=None)
 
 
+def marks_of(tables: Tables, path: str, shard: str | None) -> Source:
+    """`_gddl` of all changes of a table, or of those of one of its sources."""
+    columns = [GDDL] if shard is None else [GDDL, SHARD_COLUMN]
+    return Source.of(tables.existing(path), _Own(shard), columns)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """See `marks_of`; sent to tasks."""
+
+    shard: str | None
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        return of_shard(without_places(rows), self.shard)
+
+
 def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
-    """Look at `_gddl` of all changes of a table."""
-    source = Source.of(tables.existing(path), without_places, [GDDL])
+    """Look at `_gddl` of all changes of a table, or of one of its sources."""
+    source = marks_of(tables, path, rule.shard)
     parts = [json.loads(report) for report in by_file(tables, {_CHANGES: source}, _Scan(rule))]
 
     def total(name: str) -> int:
@@ -290,30 +324,35 @@ class MadeTable:
 
 
 def make(
-    tables: Tables, changes: str, path: str, rule: CutRule, columns: Sequence[Column], tier: TierSpec
+    tables: Tables, changes: str, path: str, rules: Sequence[CutRule], columns: Sequence[Column], tier: TierSpec
 ) -> MadeTable:  # fmt: skip
     """Write the table of a cut in one commit.
 
     Args:
         changes, path: of the change table, and of the new table.
+        rules: of the table, or of each of its sources.
         columns: of the new table.
     """
-    names = {column.name for column in columns}
-    usual = table_definition.replica(rule.schema, path, tier)
+    names, schema = {column.name for column in columns}, rules[0].schema
+    usual = table_definition.replica(schema, path, tier)
     definition = replace(
         usual, columns=tuple(columns), partition_by=tuple(name for name in usual.partition_by if name in names),
         cluster_by=tuple(name for name in usual.cluster_by if name in names), properties={},
     )  # fmt: skip
     tables.create(definition)
-    output = replace(output_of(tables, path, rule.schema.keys, tables.moment * 1000), keys=None)
-    source = Source.of(tables.existing(changes), rule.changes)
-    encoded = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output))
-    reports = [json.loads(report) for report in encoded]
+    output = replace(output_of(tables, path, schema.keys, tables.moment * 1000), keys=None)
+    reports = [report for rule in rules for report in _written(tables, changes, rule, output)]
     files, rows = written(reports)
     tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
     digest = together(report["digest"] for report in reports)
     kinds = {column.name: str(column.type) for column in columns if column.name != GDDL}
     return MadeTable(rows=rows, digest=digest, columns=kinds)
+
+
+def _written(tables: Tables, changes: str, rule: CutRule, output: Output) -> list[dict[str, Any]]:
+    source = Source.of(tables.existing(changes), rule.changes)
+    encoded = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output))
+    return [json.loads(report) for report in encoded]
 
 
 @dataclass(frozen=True)

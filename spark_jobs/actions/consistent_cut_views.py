@@ -73,6 +73,8 @@ def _shown(run: TableRun, schema: TableSchema, columns: Sequence[Column]) -> lis
     Raises:
         FatalError: `CUT_VIEWS_UNSUPPORTED`: another column opens no version, or other columns order the changes.
     """
+    if run.spec.shards:
+        raise _unsupported(run, "its versions are of several sources, each with sequences of its own")
     opening = {*tracked_columns(schema), *schema.keys}
     of_source = [
         one for one in columns if one.name in schema.keys or not (one.name == GDDL or schema.is_technical(one.name))

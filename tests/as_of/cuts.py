@@ -16,6 +16,7 @@ from airflow_gddl.contract.consistent_cut import (
     asked_moment,
     chosen,
     cut_path,
+    cut_tables,
     of_moment,
     table_folder,
 )
@@ -49,7 +50,7 @@ class Cuts:
 
     def facts(self, at: str) -> list[CutFacts]:
         answers = [self._answer(spec, ConsistentCut(at=at))["facts"] for spec in self.specs]
-        return [codec.decode(CutFacts, answer) for answer in answers]
+        return [codec.decode(CutFacts, one) for answer in answers for one in answer]
 
     def make(self, name: str, at: str = "latest", reader: str = "", **fields: Any) -> Cut:
         """
@@ -63,7 +64,7 @@ class Cuts:
         self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, reader: str = "", **fields: Any
     ) -> Cut:
         views = {one.table: CutView(name=f"s.{name}__{one.table[2:]}", reader=reader) for one in facts}
-        tables = tuple(CutTable.of(name, one, views[one.table] if reader else None) for one in facts)
+        tables = cut_tables(name, facts, views if reader else {})
         return self._written(
             Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
         )

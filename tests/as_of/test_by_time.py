@@ -27,7 +27,6 @@ from tests.conftest import LocalPort
 from tests.harness.examples import at_random
 from tests.harness.lake import TIER, Lake
 from tests.harness.landing import write
-from tests.harness.sharded import Sharded
 
 BEGAN = datetime(2024, 1, 1, 12, tzinfo=UTC)
 """When the full loads were written."""
@@ -244,10 +243,6 @@ def test_tables_whose_transactions_are_not_known_are_refused(lake: Lake, fields:
         assert (code, why in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
     else:
         assert refused(lake, "latest", spec)[0] in ("CUT_TRANSACTIONS_UNKNOWN", "CUT_BEFORE_LOAD")
-
-
-def test_tables_of_several_sources_are_refused(lake: Lake) -> None:
-    assert refused(lake, "latest", Sharded(lake.root, ("a", "b")).spec)[0] == "SHARDS_UNSUPPORTED"
 
 
 @pytest.mark.parametrize("named", [None, "AR_H_TIMESTAMP", "ar_h_timestamp"])
