@@ -17,7 +17,7 @@ from spark_jobs.actions.dropped_columns import require_droppable
 from spark_jobs.actions.reload_run import new_plan, reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.commit import has_unresolved
-from spark_jobs.batch.own_tables import has_all_changes, versions_of
+from spark_jobs.batch.own_tables import has_all_changes, has_foreign_changes, versions_of
 from spark_jobs.batch.pending import PendingWork, drop
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -298,9 +298,10 @@ class _Rebuild:
         run, context = self.run, self.context
         run.report("commit", plan.number)
         self.claim.check()
+        altered = has_foreign_changes(run.spec, run.runtime.storage, context.layout, self.ledger)
         state = replace(
             state, batch=plan.number, delta_versions=versions_of(context.engine, context.layout), foreign=(),
-            baseline=None,
+            foreign_changes=altered, baseline=None,
             applied=settings_of(run.spec), unlocked=int(bool(declared_texts(run.dialect)) and has_unresolved(context)),
         )  # fmt: skip
         self.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=(), state=state))

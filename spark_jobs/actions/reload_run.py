@@ -664,6 +664,7 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
         max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
         delta_versions=versions_of(work.live.engine, work.live.layout), baseline=None,
         foreign=before.foreign if work.plan.landed else (),
+        foreign_changes=before.foreign_changes and work.plan.landed is not None,
         generation_floor=tuple(floor.sequence for floor in request.floors),
         generation_times=tuple(floor.commit_ts for floor in request.floors),
         tombstones_purged_at=before.tombstones_purged_at,

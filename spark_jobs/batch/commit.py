@@ -10,7 +10,7 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.append import AppendedBatch
 from spark_jobs.batch.load_notes import notes_after
 from spark_jobs.batch.merge import MergedBatch
-from spark_jobs.batch.own_tables import remember, versions_of
+from spark_jobs.batch.own_tables import has_of_changes, remember, versions_of
 from spark_jobs.batch.refusals import forms_after
 from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.source_log import files_before_log_began, log_time
@@ -73,6 +73,7 @@ def commit_of(table: TableSession, merged: MergedBatch) -> BatchCommit:
         tombstones_purged_at=merged.purged_at or after.tombstones_purged_at,
         delta_versions=versions_of(table.engine, table.layout),
         foreign=table.foreign,
+        foreign_changes=after.foreign_changes or has_of_changes(table.foreign),
         held=swept.held or (None if swept.done else after.held),
         unlocked=unlocked,
         replayed=replayed,

@@ -118,10 +118,28 @@ def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: L
     return log.exists(layout.changes)
 
 
-def _require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
+def has_foreign_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
+    """Whether another writer has changed data of the change table since it was last made from all files.
+
+    Raises:
+        FatalError: as `foreign_commits`.
+    """
+    commits = foreign_commits(spec, storage, layout, ledger)
+    return ledger.state.foreign_changes or has_of_changes(commits)
+
+
+def has_of_changes(commits: Iterable[ForeignCommit]) -> bool:
+    """Whether one of these commits is to the change table."""
+    return any(commit.table == "changes" for commit in commits)
+
+
+def require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
     """Refuse the ledger of a shard that lacks a batch of the tables.
 
     By the tables' transactions: versions that other shards left hide the shard's own commits.
+
+    Raises:
+        FatalError: `LEDGER_BEHIND`.
     """
     known, layout = _newest_plan(ledger), context.layout
     for name, step in (("changes", APPEND), ("replica", MERGE)):
@@ -186,7 +204,7 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
     commits = foreign_commits(context.spec, context.storage, context.layout, ledger, context.engine)
     require_replica(context, state)
     if context.spec.shard:
-        _require_newest_of_shard(context, ledger)
+        require_newest_of_shard(context, ledger)
     for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):
         _require_own_rows(context, state, name)
     _require_baseline(context, state)

@@ -329,6 +329,8 @@ class TableState:
         delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
             tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
         foreign: commits of others that changed data in these tables, until a rebuild.
+        foreign_changes: such a commit changed the change table before a rebuild, which follows it as it is; until a
+            reload of all files.
         swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on
             may be in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.
@@ -373,6 +375,7 @@ class TableState:
     listed_in_full_at: str | None = None
     delta_versions: dict[str, int] = field(default_factory=dict)
     foreign: tuple[ForeignCommit, ...] = ()
+    foreign_changes: bool = False
     swept: int = 1
     tombstones_purged_at: str | None = None
     rows: int = 0
