@@ -451,9 +451,10 @@ class _Making:
 
         Raises:
             FatalError: `CUT_NOT_SAME`: it has other rows, which were removed; `CUT_MISSING`.
+            MetadataError: as `_Lake.specs_of`.
         """
         known = self.of.finished(name)
-        specs = self._of_source(known.source, [one.table for one in known.tables])
+        specs = self.of.specs_of(known.tables)
         self._require_free()
         views = renamed(known, self.name, self.loaded)
         tables = tuple(
@@ -475,7 +476,8 @@ class _Making:
         """
         enabled = [one for one in self.loaded.tables if one.enabled and _is_of(one, source)]
         if not source or not enabled:
-            known = ", ".join(sorted({one.source for one in self.loaded.tables if one.enabled}))
+            named = (name for one in self.loaded.tables if one.enabled for name in (one.source, *one.shards))
+            known = ", ".join(sorted(set(named)))
             what = f"no enabled table has the source {source!r}" if source else "no source is named"
             raise MetadataError("CUT_SOURCE_UNKNOWN", what, remedy=f"write --source NAME; there are: {known}")
         wanted = list(names) or [one.table for one in enabled]

@@ -51,8 +51,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Say what is known of the table, or make it as of the moment of a cut; in the result's details, under a name.
 
     Raises:
-        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_CHANGES_MISSING`, `CUT_BEFORE_LOAD`,
-            `CUT_MOMENT_AMBIGUOUS`.
+        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_MOMENT_AMBIGUOUS`, `CUT_VIEWS_UNSUPPORTED`.
         RetriableError: `TABLE_BUSY`, `CUT_TABLE_CHANGED`.
     """
     asked = run.job.options.asked(ConsistentCut)
@@ -126,7 +125,8 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     parts = _parts(run, cut, entry, tables)
     run.report("decide", rows=sum(part.included.changes for part in parts))
     schema, included = parts[0].schema, [part.included for part in parts]
-    columns = columns_of(((part.included, part.state) for part in parts), schema, now=cut.schema == "now")
+    others = (state for shard, state in run.shard_states().items() if shard not in entry.shards)
+    columns = columns_of(((part.included, part.state) for part in parts), others, schema, now=cut.schema == "now")
     if entry.view is not None:
         return _proven(run, cut, planned_view(run, entry, included[0], columns), included[0], version)
     remove_table(run.runtime.storage, path)  # of a command that was killed
@@ -155,7 +155,12 @@ class _Part:
 
 
 def _parts(run: TableRun, cut: Cut, entry: CutTable, tables: Tables) -> list[_Part]:
-    """Raises as `_part`; FatalError: `CUT_CHANGES_MISSING`: the table has lost a source."""
+    """What the cut has of the table, or of each of its sources.
+
+    Raises:
+        FatalError: `CUT_CHANGES_MISSING`: the ledger of a source is gone; `SHARDS_CHANGED`; as `_part`.
+    """
+    run.ledger()  # which refuses a table that was loaded otherwise
     runs = {one.shard: one for one in (*run.shard_runs(), *run.former_shards)} if entry.shards else {"": run}
     if lost := sorted(entry.starts.keys() - runs.keys()):
         what = f"{run.spec.table}: nothing is known any more of {', '.join(lost)}, of which the cut has rows"

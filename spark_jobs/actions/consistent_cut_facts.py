@@ -37,9 +37,14 @@ from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, place_i
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_loads import KnownTable, by_any_clock, place_of_files, place_of_snapshot
-from spark_jobs.actions.consistent_cut_rows import VOID, least, most
+from spark_jobs.actions.consistent_cut_rows import VOID, least, most, sources_of
 from spark_jobs.batch import notices
-from spark_jobs.batch.own_tables import foreign_commits, has_all_changes, require_replica
+from spark_jobs.batch.own_tables import (
+    has_all_changes,
+    has_foreign_changes,
+    require_newest_of_shard,
+    require_replica,
+)
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -48,6 +53,7 @@ from spark_jobs.ledger.load_progress import number_of_log
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import FileEntry, TableState
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, OWN_COMMIT, place_in_log
+from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.source_snapshots import UNREAD_LOG, KnownSnapshots, is_alone, is_whole, text_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.order import ARCHIVED, gddl_fields
@@ -96,7 +102,7 @@ def facts_of(run: TableRun, at: str) -> tuple[CutFacts, ...]:
 
     Raises:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_BEFORE_LOAD`, `CUT_CHANGES_MISSING`,
-            `BATCH_UNFINISHED`; as `SourceReader.log_end`.
+            `BATCH_UNFINISHED`, `SHARDS_CHANGED`, `LEDGER_BEHIND`; as `SourceReader.log_end`.
         RetriableError: `TABLE_BUSY`.
     """
     asked = asked_moment(at)
@@ -107,10 +113,16 @@ def facts_of(run: TableRun, at: str) -> tuple[CutFacts, ...]:
 
 
 def _require_no_former(run: TableRun) -> None:
-    """Require that no source has rows in the table that the row no longer names: nothing tells how far it has come."""
-    former = [one.shard for one in run.former_shards if one.own_state().batch]
-    if former:
-        what = f"the row no longer names {', '.join(former)}, whose rows it has, and of which nothing more is read"
+    """Require that the change table has no source that the row no longer names: nothing tells how far it has come.
+
+    Ledgers don't tell: a batch may have broken off, or a ledger be gone.
+    """
+    path = run.layout.changes
+    if not run.spec.shards or not run.context().engine.tables.exists(path):
+        return
+    if former := sources_of(tables_of(run.context(), path), path) - {*run.spec.shards}:
+        named = ", ".join(sorted(former))
+        what = f"the row no longer names {named}, whose rows it has, and of which nothing more is read"
         raise _refused(INCOMPLETE_CODE, run, what, "name the source again, or leave the table out, by --table")
 
 
@@ -138,12 +150,14 @@ def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
         raise _refused(UNKNOWN_CODE, run, "it has no keys", "leave it out, by --table")
     if not has_all_changes(spec, run.runtime.storage, run.layout, ledger):
         what = "its change table lacks changes that its ledger knows"
-        raise _refused(CHANGES_CODE, run, what, f"gddl rebuild --table {spec.table}")
-    if foreign := [
-        one for one in foreign_commits(spec, run.runtime.storage, run.layout, ledger) if one.table == _CHANGES
-    ]:
-        what = f"another writer has changed its change table: {foreign[-1]}"
-        raise _refused(CHANGES_CODE, run, what, f"gddl reload --from-files --table {spec.table}")
+        raise _refused(CHANGES_CODE, run, what, rebuild_of(spec))
+    if run.shard:
+        require_newest_of_shard(run.context(), ledger)
+    if has_foreign_changes(spec, run.runtime.storage, run.layout, ledger):
+        what = (
+            "another writer has changed its change table, so that changes may be missing or wrong, also after a rebuild"
+        )
+        raise _refused(CHANGES_CODE, run, what, refreshed(spec, f"gddl reload --from-files --table {spec.table}"))
     if state.adopted or state.baseline is not None:
         raise _refused(LOAD_CODE, run, "it was adopted: no full load of it is known", "leave it out, by --table")
     require_replica(run.context(), state)
@@ -458,7 +472,9 @@ class _Known:
         self._require_clocks()
         until = complete_until(commit, as_of, self._heartbeat(listed_at))
         if until is None:
-            return _End(_NOTHING, _NOTHING, whole=False, lacking="none of its changes has a commit time")
+            has_changes = self.state.max_sequence is not None
+            why = "none of its changes has a commit time" if has_changes else "it has no change yet"
+            return _End(_NOTHING, _NOTHING, whole=False, lacking=why)
         why = _NO_NEWER_OF_SHARD if self.run.shard else _NO_NEWER
         return self._up_to(time_place(datetime.fromtimestamp(until, UTC)), why)
 

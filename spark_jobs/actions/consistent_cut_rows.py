@@ -176,18 +176,19 @@ class Included:
 
 
 def columns_of(
-    parts: Iterable[tuple[Included, TableState]], schema: TableSchema, *, now: bool
+    parts: Iterable[tuple[Included, TableState]], others: Iterable[TableState], schema: TableSchema, *, now: bool
 ) -> tuple[Column, ...]:  # fmt: skip
     """Columns of the made table: those of the replica, or of these those that its changes had, in their types.
 
     Args:
-        parts: the table, or each of its sources.
+        parts: the table, or each of its sources that the cut has.
+        others: states of sources that it does not have.
     """
     every = table_definition.replica_columns(schema)
     if now:
         return every
     came: dict[str, list[SqlType]] = {}
-    tracked = set[str]()
+    tracked = {name.lower() for state in others for one in state.schemas for name in one}
     for included, state in parts:
         for number in sorted(included.schemas):
             for name, kind in state.schemas[number].items():
@@ -233,6 +234,16 @@ class _Own:
 
     def __call__(self, rows: pa.Table) -> pa.Table:
         return of_shard(without_places(rows), self.shard)
+
+
+def sources_of(tables: Tables, path: str) -> set[str]:
+    """Names of the sources that a change table has changes of."""
+    source = Source.of(tables.existing(path), without_places, [SHARD_COLUMN])
+    return {name for report in by_file(tables, {_CHANGES: source}, _names) for name in json.loads(report)}
+
+
+def _names(storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG001 - writes nothing
+    return json.dumps(pc.unique(rows[_CHANGES].column(SHARD_COLUMN)).drop_null().to_pylist()).encode()
 
 
 def scanned(tables: Tables, path: str, rule: CutRule) -> Included:

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild, Reload
+from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild, Reload, Run
 from airflow_gddl.contract.consistent_cut import cut_path
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -463,6 +463,12 @@ def test_an_order_of_the_users_own_may_be_another_than_that_of_commits(lake: Lak
 def test_a_change_table_that_another_writer_has_changed_is_refused(lake: Lake, service: Service) -> None:
     DeltaTable(lake.layout(ORDERS).changes).delete("id = 1")
     assert refused(lake, at(2).isoformat(), ORDERS)[0] == "CUT_CHANGES_MISSING"
+    for action in (Rebuild(), Run()):  # which follow the changes that are left
+        lake.done(ORDERS, JobOptions(action=action))
+        assert refused(lake, at(2).isoformat(), ORDERS)[0] == "CUT_CHANGES_MISSING"
+    lake.done(ORDERS, JobOptions(action=Reload()))
+    cuts = cuts_of(lake, ORDERS)
+    assert cuts.rows(cuts.make("cut", at(2).isoformat()), "s.orders") == rows_of({0: 0, 1: 10})
 
 
 def test_an_unfinished_batch_and_a_table_that_is_not_loaded_are_refused(lake: Lake, service: Service) -> None:

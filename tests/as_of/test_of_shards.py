@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -12,10 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import Erase, ErrorsDismiss
+from airflow_gddl.contract.actions import Erase, ErrorsDismiss, Rebuild
 from airflow_gddl.contract.consistent_cut import Cut
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from spark_jobs.batch.runtime import Step
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.as_of.test_by_time import BEGAN, Service, at, cuts_of, stamp
 from tests.as_of.test_of_commits import SPECS, Oracle, an_hour_later, world
@@ -227,6 +230,71 @@ def test_a_source_that_the_row_no_longer_names_refuses_new_cuts_and_repeats_old_
     code, message = refused(cuts, at(11).isoformat())
     assert (code, "no longer names us" in message) == ("CUT_NOT_COMPLETE", True)
     assert [one.digest for one in cuts.again(first, "again").tables] == [one.digest for one in first.tables]
+
+
+class KilledError(BaseException):
+    """Ends a job as SIGKILL would."""
+
+
+def _killed(step: Step) -> None:
+    if step.step == "replica":
+        raise KilledError
+
+
+def test_a_batch_of_a_former_source_that_broke_off_refuses_the_table(tmp_path: Path) -> None:
+    shop = Shop(Lake(tmp_path))
+    for shard in SHARDS:
+        shop.load(shard, {1: 1})
+        shop.commit(shard, (at(1), [("I", 2, 2)]), (at(9), [("I", 3, 3)]))
+    alone = replace(shop.spec, shards=("eu",), shard_landings={"eu": shop.spec.shard_landings["eu"]})
+    shop.lake.done(alone)
+    with pytest.raises(KilledError):
+        shop.lake.result(shop.spec, observe=_killed)
+    code, message = refused(cuts_of(shop.lake, alone), at(5).isoformat())
+    assert (code, "no longer names us" in message) == ("CUT_NOT_COMPLETE", True)
+
+
+def test_a_repeated_cut_has_no_column_of_a_source_that_was_added(shop: Shop) -> None:
+    first = shop.cuts().make("first", at(11).isoformat())
+    landing = shop.lake.root / "landing-ap"
+    landings = {**shop.spec.shard_landings, "ap": str(landing)}
+    spec = replace(shop.spec, shards=(*SHARDS, "ap"), shard_landings=landings)
+    ids = pa.array([1], pa.int32())
+    write(landing / "s" / "t", "LOAD00000001.parquet", pa.table({"id": ids, "v": ids, "more": ids}))
+    shop.lake.done(spec)
+    again = cuts_of(shop.lake, spec).again(first, "again").tables[0]
+    assert (again.columns, again.digest) == (first.tables[0].columns, first.tables[0].digest)
+
+
+def test_a_ledger_that_is_an_older_copy_is_refused(shop: Shop) -> None:
+    state = Path(shop.lake.layout(shop.spec).of_shard(shop.lake.roots, shop.spec, "eu").state)
+    shutil.copytree(state, shop.lake.root / "copy")
+    for shard in SHARDS:
+        shop.commit(shard, (at(60), [("U", 1, 99)]))
+        shop.lake.done(shop.spec)
+    shutil.rmtree(state)
+    shutil.copytree(shop.lake.root / "copy", state)
+    assert refused(shop.cuts(), at(11).isoformat())[0] == "LEDGER_BEHIND"
+
+
+def test_changes_that_another_writer_has_removed_refuse_cuts_also_after_a_rebuild(shop: Shop) -> None:
+    DeltaTable(shop.lake.layout(shop.spec).changes).delete("id = 1 and v = 11 and _source = 'us'")
+    for action in (None, Rebuild()):
+        if action is not None:
+            shop.lake.done(shop.spec, JobOptions(action=action))
+        code, message = refused(shop.cuts(), at(11).isoformat())
+        assert (code, "another writer" in message, "new target" in message) == ("CUT_CHANGES_MISSING", True, True)
+
+
+def test_a_source_without_a_change_refuses_the_table(tmp_path: Path) -> None:
+    shop = Shop(Lake(tmp_path))
+    for shard in SHARDS:
+        shop.load(shard, {1: 1})
+    shop.commit("eu", (at(1), [("I", 2, 2)]))
+    shop.lake.done(shop.spec)
+    code, message = refused(shop.cuts(), at(1).isoformat())
+    assert (code, "source us of s.t" in message) == ("CUT_NOT_COMPLETE", True)
+    assert "it has no change yet" in message
 
 
 def test_a_source_that_is_not_loaded_refuses_the_table(tmp_path: Path) -> None:
