@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.landing_range import LandingRange
-from spark_jobs.plan.planned_batch import FileEntry, PlannedFile, TableState, Truncate
+from spark_jobs.plan.planned_batch import FileEntry, PlannedFile, TableState
 from spark_jobs.plan.sequence import greater, sort_key
 from spark_jobs.plan.table_schema import TableSchema
 
@@ -292,19 +292,19 @@ def state_after(before: TableState, fresh: TableState, batch_id: str) -> TableSt
     """The table's state once the files are read again: what they may have changed of it.
 
     Args:
-        fresh: of the ledger into which they were read, see `seed`.
+        fresh: of the ledger into which they were read, see `seed`. A truncate that was known stays when it came, also
+            where another file is the first now that has it.
     """
     times = [text for text in (before.max_commit_ts, fresh.max_commit_ts) if text is not None]
     logs = [text for text in (before.log_time, fresh.log_time) if text is not None]
-    known = {_identity(one): one for one in before.truncates}
-    truncates = tuple(known.get(_identity(one)) or replace(one, batch_id=batch_id) for one in fresh.truncates)
+    known = {(one.generation, one.sequence): one for one in before.truncates}
+    truncates = tuple(
+        replace(known.get((one.generation, one.sequence), replace(one, batch_id=batch_id)), source_file=one.source_file)
+        for one in fresh.truncates
+    )
     return replace(
         before, schemas=fresh.schemas, found=fresh.found, sequence_type=fresh.sequence_type,
         sequence_forms=fresh.sequence_forms,
         max_sequence=greater(before.max_sequence, fresh.max_sequence), max_commit_ts=max(times, default=None),
         log_time=max(logs, default=None), truncates=truncates,
     )  # fmt: skip
-
-
-def _identity(one: Truncate) -> tuple[object, ...]:
-    return one.generation, one.sequence, one.source_file

@@ -238,20 +238,29 @@ class _Changes:
         is_held = held_by(stored, self.read)
         held = stored.filter(is_held)
         if self.archives_read:
-            fresh = self._as_it_came(fresh, held, that_count(stored.filter(pc.invert(is_held))))
+            fresh = self._as_it_came(fresh, stored)
             stale = changes_in(held.filter(pa.array(are_otherwise(held, fresh, self.schema))))
         else:
             stale = changes_in(lacking(held, fresh, self.schema))
         return are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
 
-    def _as_it_came(self, fresh: pa.Table, held: pa.Table, others: pa.Table) -> pa.Table:
+    def added(self, stored: pa.Table, fresh: pa.Table) -> pa.Table:
+        """What the files hold beside the stored changes that stay."""
+        new = lacking(fresh, stored.filter(pc.invert(self.withdrawn(stored, fresh))), self.schema)
+        if not self.archives_read or self.schema.shared_places:
+            return new
+        # A repeat that was skipped when its file first came follows changes of the file that are stored, as if the file
+        # had been written again with it.
+        came = self._as_it_came(fresh, stored)
+        return new.filter(pc.is_in(_positions(new), value_set=_positions(came)))
+
+    def _as_it_came(self, fresh: pa.Table, stored: pa.Table) -> pa.Table:
         """Changes that are read again, without those that were skipped when they first came, and would be now.
 
         That is what repeats a change of another file: one that is not read, or that still has what came in it.
-
-        Args:
-            held: stored changes of the files that are read; `others`: of other files, and of other versions of these.
         """
+        is_held = held_by(stored, self.read)
+        held, others = stored.filter(is_held), that_count(stored.filter(pc.invert(is_held)))
         if self.schema.shared_places:
             return lacking(fresh, others, self.schema)
         came = are_in(fresh, held, self.schema)
@@ -271,7 +280,11 @@ class _Changes:
     def mended(self, stored: pa.Table, fresh: pa.Table) -> pa.Table:
         """Stored changes without those, and what the files hold besides."""
         kept = stored.filter(pc.invert(self.withdrawn(stored, fresh)))
-        return pa.concat_tables([kept, lacking(fresh, kept, self.schema)])
+        return pa.concat_tables([kept, self.added(stored, fresh)])
+
+
+def _positions(changes: pa.Table) -> pa.Array:
+    return gddl_fields(changes)["position"]
 
 
 @dataclass(frozen=True)
@@ -284,7 +297,7 @@ class _CountArchived:
         added = gone.slice(0, 0)
         if changes.archives_read:
             stored, fresh = (by_name(rows[name], changes.kind) for name in (STORED, FRESH))
-            added = lacking(fresh, stored.filter(pc.invert(changes.withdrawn(stored, fresh))), changes.schema)
+            added = changes.added(stored, fresh)
             replaced = changes.replaced(gone, added)
         return json.dumps([_files_of(gone), _files_of(added), replaced]).encode()
 
@@ -325,10 +338,10 @@ class _MendChanges:
     output: Output
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        changes, schema = self.changes, self.changes.schema
+        changes = self.changes
         fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
         removed = changes.withdrawn(stored, fresh)
-        added, gone = lacking(fresh, stored.filter(pc.invert(removed)), schema), stored.filter(removed)
+        added, gone = changes.added(stored, fresh), stored.filter(removed)
         new = added
         if changes.archives_read:
             new = pa.concat_tables([added, with_gddl(gone, generation=_archived(gone.num_rows))])

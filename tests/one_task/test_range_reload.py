@@ -456,3 +456,52 @@ def test_a_truncate_that_its_file_holds_no_more_is_taken_back(tmp_path: Path) ->
     dated(write(lake.landing(spec), "20240105-000000005.parquet", pa.table(columns).slice(1)), 5)
     lake.done(spec, option(5, 5))
     assert lake.replica(spec) == {0: "new", 1: "two", 2: "three", 3: "load 3", 7: "more", 9: "nine"}
+
+
+def landed(lake: Lake, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, int | None, str | None]]) -> None:
+    """A file of (operation, seq, id, v) in order; a change is forced where v begins with `forced`."""
+    columns = {
+        "Op": [one[0] for one in rows], "seq": [one[1] for one in rows],
+        "id": pa.array([one[2] for one in rows], pa.int32()), "v": pa.array([one[3] for one in rows], pa.string()),
+        "forced": [(one[3] or "").startswith("forced") for one in rows],
+    }  # fmt: skip
+    path = lake.landing(spec) / f"20240101-{number:09d}.parquet"
+    write(path.parent, path.name, pa.table(columns))
+    dated(path, number)
+
+
+def as_it_is(lake: Lake, spec: TableSpec) -> list[Any]:
+    """Replica, history, and the changes that count, by their keys and values."""
+    changes = [row for row in lake.rows(lake.layout(spec).changes) if row["_gddl"]["generation"]]
+    shown = [(row["id"], row["seq"], row["v"], row["_gddl"]["source_file"]) for row in changes]
+    history = [(row["id"], row["v"], row["__start_at"]) for row in lake.rows(lake.layout(spec).history)]
+    return [lake.replica(spec), sorted(history, key=str), sorted(shown, key=str)]
+
+
+def test_a_repeat_that_was_skipped_stays_so(tmp_path: Path) -> None:
+    """A file has another change of the key before it, at the same place."""
+    lake, spec = Lake(tmp_path), replace(SPEC, tie_break="last_arrival")
+    lake.load(spec, 1)
+    dated(lake.landing(spec) / "LOAD00000001.parquet", 1)
+    landed(lake, spec, 2, [("U", 100, 0, "first")])
+    landed(lake, spec, 3, [("U", 100, 0, "other"), ("U", 100, 0, "first")])
+    lake.done(spec)
+    before = as_it_is(lake, spec)
+    assert before[0] == {0: "other"}
+    lake.done(spec, option(1, 9))
+    assert as_it_is(lake, spec) == before
+
+
+def test_a_truncate_stays_when_it_came_whichever_file_has_it_first_now(tmp_path: Path) -> None:
+    """A forced change after it stays; another file, of an earlier name, has brought the truncate once more."""
+    lake, spec = Lake(tmp_path), replace(SPEC, truncate="apply", force_update="forced")
+    lake.load(spec, 1)
+    dated(lake.landing(spec) / "LOAD00000001.parquet", 1)
+    landed(lake, spec, 5, [("T", 600, None, None), ("I", 500, 2, "forced")])
+    lake.done(spec)
+    landed(lake, spec, 3, [("T", 600, None, None)])
+    lake.done(spec)
+    before = as_it_is(lake, spec)
+    assert before[0] == {2: "forced"}
+    lake.done(spec, option(1, 9))
+    assert as_it_is(lake, spec) == before
