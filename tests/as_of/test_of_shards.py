@@ -348,8 +348,14 @@ def test_sources_with_logs_of_their_own_are_refused(tmp_path: Path) -> None:
     assert (code, "has a log of its own" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
 
 
-@pytest.mark.parametrize("soft", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "soft"),
+    [
+        (0, False),
+        pytest.param(1, True, marks=pytest.mark.deep_on_many),
+        *(pytest.param(seed, seed % 2 == 1, marks=pytest.mark.deep) for seed in range(2, 8)),
+    ],
+)
 def test_cuts_at_random_equal_the_sources(engine: LocalPort, seed: int, soft: bool, tmp_path: Path) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable by its seed
     shop = Shop(Lake(tmp_path, port=engine), {"delete": "soft" if soft else "hard"})

@@ -224,4 +224,4 @@ def test_random_alterations_and_kills_leave_no_silent_difference(source: sa.Engi
 
 @pytest.mark.timeout(900)
 def test_sample_of_random_alterations_and_kills(source: sa.Engine, tmp_path: Path) -> None:
-    play(source, tmp_path, 4, every=4)
+    play(source, tmp_path, 3, every=3)

@@ -92,7 +92,7 @@ def test_versions_between_two_publications_are_as_if_expired(tmp_path: Path) -> 
     iceberg_v3.create(spark, path)
     spark.sql(f"INSERT INTO delta.`{path}` SELECT id, concat(id, ' of 1') FROM range(40)")
     names: list[set[str]] = []
-    for number in range(1, 6):
+    for number in range(1, 5):
         for _ in range(draw.randint(1, 3)):
             if draw.random() < 0.2:
                 spark.sql(f"OPTIMIZE delta.`{path}`")
