@@ -122,7 +122,7 @@ def _require_no_former(run: TableRun) -> None:
         return
     if former := sources_of(tables_of(run.context(), path), path) - {*run.spec.shards}:
         named = ", ".join(sorted(former))
-        what = f"the row no longer names {named}, whose rows it has, and of which nothing more is read"
+        what = f"the metadata row no longer names {named}, whose rows it has, and of which nothing more is read"
         raise _refused(INCOMPLETE_CODE, run, what, "name the source again, or leave the table out, by --table")
 
 

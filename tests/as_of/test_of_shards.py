@@ -332,6 +332,11 @@ def test_a_cut_is_made_verified_repeated_and_dropped_by_command(tmp_path: Path) 
     assert gddl(tmp_path, "as-of", "drop", "c0")[0] == [{"cut": "c0", "tables": ["s.t"]}]
     _, said = gddl(tmp_path, "as-of", "--source", "crm", "--at", at(30).isoformat(), "--prefix", "later", status=2)
     assert "source eu of s.t" in said
+    (tables / "rows.yaml").write_text(json.dumps({"source": "crm", "tables": [{**row, "shards": ["us"]}]}))
+    (again,), _ = gddl(tmp_path, "as-of", "--again", "c1", "--prefix", "again_1")  # which --source eu has made
+    assert again["tables"][0]["rows"] == len(shop.rows(at(11)))
+    _, said = gddl(tmp_path, "as-of", "--source", "eu", "--prefix", "new", status=2)
+    assert "there are: crm, us" in said
 
 
 def test_sources_with_logs_of_their_own_are_refused(tmp_path: Path) -> None:
