@@ -329,8 +329,8 @@ class TableState:
         delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
             tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
         foreign: commits of others that changed data in these tables, until a rebuild.
-        foreign_changes: such a commit changed the change table before a rebuild, which follows it as it is; until a
-            reload of all files.
+        foreign_changes: another writer has changed the change table, which a rebuild follows as it is; until a reload
+            of all files.
         swept: the generation whose sweep was the last to be done; 1 before any. Rows of generations from this one on
             may be in the replica.
         tombstones_purged_at: ISO 8601 UTC; null before any.
