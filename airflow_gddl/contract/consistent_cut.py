@@ -22,7 +22,7 @@ from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
 from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, log_of_text, place_in
-from airflow_gddl.contract.table_spec import TableSpec
+from airflow_gddl.contract.table_spec import TableSpec, titled
 
 CutKind = Literal["log", "time"]
 """How transactions are told apart: by the place of their commit in the source's log, or by their commit time."""
@@ -128,7 +128,7 @@ class CutFacts:
     @property
     def title(self) -> str:
         """In messages: the table, or one of its sources."""
-        return f"source {self.shard} of {self.table}" if self.shard else self.table
+        return titled(self.table, self.shard)
 
     @property
     def loads(self) -> tuple[CutFacts, ...]:

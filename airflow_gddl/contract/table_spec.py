@@ -118,6 +118,11 @@ SHARD_COLUMN = "_source"
 """First key column of tables that have several sources: the short name of the row's source."""
 
 
+def titled(table: str, shard: str | None) -> str:
+    """A table, or one of its sources, in messages; without a source: the table."""
+    return f"source {shard} of {table}" if shard else table
+
+
 HASHED = ("hash", "hmac")
 """Masks that make a text of every value, equal for equal values."""
 

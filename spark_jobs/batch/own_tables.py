@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,6 +10,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import titled
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.baseline import BASELINE
@@ -70,12 +71,14 @@ def recall(context: TableContext, ledger: Ledger) -> None:
 
 
 def foreign_commits(
-    spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger, engine: Engine | None = None
-) -> tuple[ForeignCommit, ...]:
+    spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger, engine: Engine | None = None,
+    names: Collection[str] = _TABLES,
+) -> tuple[ForeignCommit, ...]:  # fmt: skip
     """Commits of others that changed data: those that the ledger knows, and new ones.
 
     Args:
         engine: that goes on to work with the logs as they are read here.
+        names: of the tables whose logs are read for new ones.
 
     Raises:
         FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`.
@@ -83,6 +86,8 @@ def foreign_commits(
     state, log = ledger.state, DeltaCommits(storage)
     foreign, known = list(state.foreign), _newest_plan(ledger)
     for name, version in state.delta_versions.items():
+        if name not in names:
+            continue
         path = getattr(layout, name)
         commits = log.since(path, version) if engine is None else engine.tables.commits_since(path, version)
         if commits is None:
@@ -122,9 +127,10 @@ def has_foreign_changes(spec: TableSpec, storage: Storage, layout: Layout, ledge
     """Whether another writer has changed data of the change table since it was last made from all files.
 
     Raises:
-        FatalError: as `foreign_commits`.
+        FatalError: as `foreign_commits`, of the change table alone: a rebuild makes the others anew, or needs them no
+            more.
     """
-    commits = foreign_commits(spec, storage, layout, ledger)
+    commits = foreign_commits(spec, storage, layout, ledger, names=("changes",))
     return ledger.state.foreign_changes or has_of_changes(commits)
 
 
@@ -305,11 +311,10 @@ def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
 
 
 def _behind(spec: TableSpec, name: str, path: str, state: str) -> FatalError:
-    source = f"source {spec.shard} of " if spec.shard else ""
     return FatalError(
         "LEDGER_BEHIND",
-        f"{source}{spec.table}: the {name} at {path} holds a batch that the ledger does not know: the ledger is an "
-        "older copy, or has lost a commit, and would take that batch's files again; nothing was written",
+        f"{titled(spec.table, spec.shard)}: the {name} at {path} holds a batch that the ledger does not know: the "
+        "ledger is an older copy, or has lost a commit, and would take that batch's files again; nothing was written",
         where=state,
         remedy=f"restore the newest copy of the ledger, or {rebuild_of(spec)}",
     )

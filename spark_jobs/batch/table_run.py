@@ -20,6 +20,7 @@ from airflow_gddl.contract.result import (
 )
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
+from airflow_gddl.contract.table_spec import titled
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect, dialect_of
 from spark_jobs.discovery import (
@@ -122,7 +123,7 @@ class TableRun:
     @property
     def title(self) -> str:
         """In messages: the table, or one of its sources."""
-        return f"source {self.shard} of {self.spec.table}" if self.shard else self.spec.table
+        return titled(self.spec.table, self.shard)
 
     @property
     def tier(self) -> TierSpec:

@@ -90,6 +90,15 @@ def test_rebuild_repairs_a_replica(files: bool, tmp_path: Path) -> None:
     assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
+def test_rebuild_needs_no_table_that_the_row_no_longer_asks_for(tmp_path: Path) -> None:
+    lake, spec = Lake(tmp_path), replace(SPEC, history=True)
+    lake.load(spec, 5)
+    lake.done(spec)
+    shutil.rmtree(lake.layout(spec).history)
+    assert lake.done(SPEC, REBUILD).main.rows == 5
+    assert lake.done(SPEC).status == "skipped"
+
+
 def test_rebuild_loads_what_waits(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     damaged(lake)
