@@ -222,45 +222,44 @@ class _Changes:
         """See `order.for_both_keys`; of a shard, its own changes."""
         return for_both_keys(of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard), self.schema)
 
-    def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
-        """Live changes that no file holds; of a part of the files, those that came in these."""
+    def newly_archived(self, rows: Mapping[str, pa.Table]) -> tuple[pa.Table, pa.Table]:
+        """Live changes that no file holds; of a part of the files, those that came in these, and what comes instead."""
         stored, fresh = (by_name(rows[name], self.kind) for name in (STORED, FRESH))
         if self.archives_read:
-            return stored.filter(self.withdrawn(stored, fresh))
-        return lacking(that_count(stored), fresh, self.schema)
+            withdrawn, added = self.difference(stored, fresh)
+            return stored.filter(withdrawn), added
+        return lacking(that_count(stored), fresh, self.schema), fresh.slice(0, 0)
 
-    def withdrawn(self, stored: pa.Table, fresh: pa.Table) -> pa.Array:
-        """Which stored changes their files, of those that are read, don't hold any more.
+    def difference(self, stored: pa.Table, fresh: pa.Table) -> tuple[pa.Array, pa.Table]:
+        """Which stored changes their files, of those that are read, don't hold any more; and what the files hold beside
+        the others.
 
         Under `archives_read` also those that they hold in another order, or beside others before them: then all that a
         file has of the key at that sequence comes again, since the order in a file, and of files, decides there.
         """
         is_held = held_by(stored, self.read)
-        held = stored.filter(is_held)
+        held, came = stored.filter(is_held), fresh
         if self.archives_read:
-            fresh = self._as_it_came(fresh, stored)
-            stale = changes_in(held.filter(pa.array(are_otherwise(held, fresh, self.schema))))
+            came = self._as_it_came(fresh, held, that_count(stored.filter(pc.invert(is_held))))
+            stale = changes_in(held.filter(pa.array(are_otherwise(held, came, self.schema))))
         else:
             stale = changes_in(lacking(held, fresh, self.schema))
-        return are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+        withdrawn = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
+        added = lacking(fresh, stored.filter(pc.invert(withdrawn)), self.schema)
+        if self.archives_read and not self.schema.shared_places:
+            # A repeat that was skipped when its file first came follows changes of the file that are stored, as if the
+            # file had been written again with it.
+            added = added.filter(pc.is_in(_positions(added), value_set=_positions(came)))
+        return withdrawn, added
 
-    def added(self, stored: pa.Table, fresh: pa.Table) -> pa.Table:
-        """What the files hold beside the stored changes that stay."""
-        new = lacking(fresh, stored.filter(pc.invert(self.withdrawn(stored, fresh))), self.schema)
-        if not self.archives_read or self.schema.shared_places:
-            return new
-        # A repeat that was skipped when its file first came follows changes of the file that are stored, as if the file
-        # had been written again with it.
-        came = self._as_it_came(fresh, stored)
-        return new.filter(pc.is_in(_positions(new), value_set=_positions(came)))
-
-    def _as_it_came(self, fresh: pa.Table, stored: pa.Table) -> pa.Table:
+    def _as_it_came(self, fresh: pa.Table, held: pa.Table, others: pa.Table) -> pa.Table:
         """Changes that are read again, without those that were skipped when they first came, and would be now.
 
         That is what repeats a change of another file: one that is not read, or that still has what came in it.
+
+        Args:
+            held: stored changes of the files that are read; `others`: of other files, and of other versions of these.
         """
-        is_held = held_by(stored, self.read)
-        held, others = stored.filter(is_held), that_count(stored.filter(pc.invert(is_held)))
         if self.schema.shared_places:
             return lacking(fresh, others, self.schema)
         came = are_in(fresh, held, self.schema)
@@ -279,8 +278,8 @@ class _Changes:
 
     def mended(self, stored: pa.Table, fresh: pa.Table) -> pa.Table:
         """Stored changes without those, and what the files hold besides."""
-        kept = stored.filter(pc.invert(self.withdrawn(stored, fresh)))
-        return pa.concat_tables([kept, self.added(stored, fresh)])
+        withdrawn, added = self.difference(stored, fresh)
+        return pa.concat_tables([stored.filter(pc.invert(withdrawn)), added])
 
 
 def _positions(changes: pa.Table) -> pa.Array:
@@ -292,14 +291,8 @@ class _CountArchived:
     changes: _Changes
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        changes, replaced = self.changes, 0
-        gone = changes.newly_archived(rows)
-        added = gone.slice(0, 0)
-        if changes.archives_read:
-            stored, fresh = (by_name(rows[name], changes.kind) for name in (STORED, FRESH))
-            added = changes.added(stored, fresh)
-            replaced = changes.replaced(gone, added)
-        return json.dumps([_files_of(gone), _files_of(added), replaced]).encode()
+        gone, added = self.changes.newly_archived(rows)
+        return json.dumps([_files_of(gone), _files_of(added), self.changes.replaced(gone, added)]).encode()
 
 
 def _files_of(rows: pa.Table) -> Counter[str]:
@@ -319,7 +312,7 @@ class _ReplaceChanges:
             fresh = lacking(fresh, fresh.slice(0, 0), self.changes.schema)
         parts = [fresh]
         if self.changes.archives is not None:
-            stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
+            stored, (new, _) = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
             before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
             parts += [before, with_gddl(new, generation=_archived(new.num_rows))]
         report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
@@ -340,8 +333,8 @@ class _MendChanges:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         changes = self.changes
         fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
-        removed = changes.withdrawn(stored, fresh)
-        added, gone = changes.added(stored, fresh), stored.filter(removed)
+        removed, added = changes.difference(stored, fresh)
+        gone = stored.filter(removed)
         new = added
         if changes.archives_read:
             new = pa.concat_tables([added, with_gddl(gone, generation=_archived(gone.num_rows))])
