@@ -122,10 +122,11 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     version = tables.existing(run.layout.changes).log.version
     if not cut.again:  # else the digests say whether anything is otherwise
         _require_only_more(run, entry.version, version)
-    parts = _parts(run, cut, entry, tables)
+    runs = _runs(run, cut, entry)
+    parts = [_part(runs[shard], cut, start, tables) for shard, start in entry.starts.items()]
     run.report("decide", rows=sum(part.included.changes for part in parts))
     schema, included = parts[0].schema, [part.included for part in parts]
-    others = (state for shard, state in run.shard_states().items() if shard not in entry.shards)
+    others = (one.ledger().state for shard, one in runs.items() if shard not in entry.starts)
     columns = columns_of(((part.included, part.state) for part in parts), others, schema, now=cut.schema == "now")
     if entry.view is not None:
         return _proven(run, cut, planned_view(run, entry, included[0], columns), included[0], version)
@@ -154,18 +155,18 @@ class _Part:
     included: Included
 
 
-def _parts(run: TableRun, cut: Cut, entry: CutTable, tables: Tables) -> list[_Part]:
-    """What the cut has of the table, or of each of its sources.
+def _runs(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, TableRun]:
+    """Runs of the sources that the table has or had, as `CutTable.starts` names them.
 
     Raises:
-        FatalError: `CUT_CHANGES_MISSING`: the ledger of a source is gone; `SHARDS_CHANGED`; as `_part`.
+        FatalError: `CUT_CHANGES_MISSING`: the ledger of a source that the cut has is gone; `SHARDS_CHANGED`.
     """
     run.ledger()  # which refuses a table that was loaded otherwise
     runs = {one.shard: one for one in (*run.shard_runs(), *run.former_shards)} if entry.shards else {"": run}
     if lost := sorted(entry.starts.keys() - runs.keys()):
         what = f"{run.spec.table}: nothing is known any more of {', '.join(lost)}, of which the cut has rows"
         raise FatalError(CHANGES_CODE, what, where=run.spec.table, remedy=f"gddl as-of drop {cut.name}")
-    return [_part(runs[shard], cut, start, tables) for shard, start in entry.starts.items()]
+    return runs
 
 
 def _part(run: TableRun, cut: Cut, start: CutStart, tables: Tables) -> _Part:

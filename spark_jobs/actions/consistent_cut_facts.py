@@ -117,10 +117,11 @@ def _require_no_former(run: TableRun) -> None:
 
     Ledgers don't tell: a batch may have broken off, or a ledger be gone.
     """
-    path = run.layout.changes
-    if not run.spec.shards or not run.context().engine.tables.exists(path):
+    if not run.spec.shards:
         return
-    if former := sources_of(tables_of(run.context(), path), path) - {*run.spec.shards}:
+    context, path = run.context(), run.layout.changes
+    known = sources_of(tables_of(context, path), path) if context.engine.tables.exists(path) else set()
+    if former := known - {*run.spec.shards}:
         named = ", ".join(sorted(former))
         what = f"the metadata row no longer names {named}, whose rows it has, and of which nothing more is read"
         raise _refused(INCOMPLETE_CODE, run, what, "name the source again, or leave the table out, by --table")

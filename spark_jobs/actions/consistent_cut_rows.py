@@ -352,7 +352,7 @@ def make(
     )  # fmt: skip
     tables.create(definition)
     output = replace(output_of(tables, path, schema.keys, tables.moment * 1000), keys=None)
-    reports = [report for rule in rules for report in _written(tables, changes, rule, output)]
+    reports = [report for rule in rules for report in _reports_of(tables, changes, rule, output)]
     files, rows = written(reports)
     tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
     digest = together(report["digest"] for report in reports)
@@ -360,7 +360,7 @@ def make(
     return MadeTable(rows=rows, digest=digest, columns=kinds)
 
 
-def _written(tables: Tables, changes: str, rule: CutRule, output: Output) -> list[dict[str, Any]]:
+def _reports_of(tables: Tables, changes: str, rule: CutRule, output: Output) -> list[dict[str, Any]]:
     source = Source.of(tables.existing(changes), rule.changes)
     encoded = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output))
     return [json.loads(report) for report in encoded]
