@@ -20,8 +20,9 @@ from airflow_gddl.contract.consistent_cut import Cut
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.runtime import Step
 from tests.as_of.cuts import Cuts, RefusedError
-from tests.as_of.test_by_time import BEGAN, Service, at, cuts_of, stamp
+from tests.as_of.test_by_time import BEGAN, Service, at, cuts_of, refused, stamp
 from tests.as_of.test_of_commits import SPECS, Oracle, an_hour_later, world
+from tests.as_of.test_view_command import KilledError
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, read
 from tests.harness.landing import write
@@ -106,13 +107,6 @@ def go_on(shop: Shop, time: datetime) -> None:
     shop.lake.result(shop.spec)
 
 
-def refused(cuts: Cuts, time: str) -> tuple[str, str]:
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - of a job, or of the choice of a moment
-        cuts.make("refused", time)
-    error = caught.value
-    return (error.code, str(error)) if hasattr(error, "code") else ("", repr(error))
-
-
 @pytest.mark.parametrize("second", [0, 1, 2, 11, 15, 20])
 def test_a_cut_has_each_source_as_it_was_then(shop: Shop, second: int) -> None:
     cut = shop.cuts().make("cut", at(second).isoformat())
@@ -127,7 +121,7 @@ def test_the_latest_cut_is_before_the_newest_change_of_the_source_that_is_furthe
     assert shop.shown(cut) == shop.rows(at(20))
     shop.commit("us", (at(40), [("I", 4, 40)]))
     shop.lake.done(shop.spec)
-    code, message = refused(shop.cuts(), at(30).isoformat())
+    code, message = refused(shop.lake, at(30).isoformat(), shop.spec)
     assert (code, "source eu of s.t: complete until" in message) == ("CUT_NOT_COMPLETE", True)
     assert "source us" not in message
 
@@ -136,7 +130,7 @@ def test_a_file_of_one_source_that_waits_ends_what_is_complete_of_it_alone(shop:
     go_on(shop, at(60))
     shop.services["eu"].files["s.t"] = 5
     shop.commit("eu", (at(30), [("I", 5, 50)]))
-    code, message = refused(shop.cuts(), at(40).isoformat())
+    code, message = refused(shop.lake, at(40).isoformat(), shop.spec)
     assert (code, "source eu of s.t" in message, "source us" in message) == ("CUT_NOT_COMPLETE", True, False)
     assert "a file waits to be loaded" in message
 
@@ -149,7 +143,7 @@ def test_a_quarantined_row_ends_what_is_complete_of_its_source(shop: Shop) -> No
     stamp(shop.lake.landing(shop.of("us")) / "20240101-000000009.parquet", at(31))
     shop.lake.result(shop.spec)
     go_on(shop, at(50))
-    code, message = refused(shop.cuts(), at(40).isoformat())
+    code, message = refused(shop.lake, at(40).isoformat(), shop.spec)
     assert (code, "source us of s.t" in message, "source eu" in message) == ("CUT_NOT_COMPLETE", True, False)
     assert "are in quarantine" in message
     codes = {row["code"] for row in read(shop.lake.layout(shop.spec).errors)}
@@ -169,7 +163,7 @@ def test_each_source_begins_with_its_own_full_load(shop: Shop) -> None:
         cut = cuts.make(name, at(second).isoformat())
         assert shop.shown(cut) == shop.rows(at(second))
         assert tuple(one.generation for one in cut.tables[0].shards.values()) == generations
-    code, message = refused(cuts, at(500).isoformat())
+    code, message = refused(shop.lake, at(500).isoformat(), shop.spec)
     assert (code, "source eu of s.t" in message, "source us" in message) == ("CUT_BEFORE_LOAD", True, False)
 
 
@@ -227,13 +221,9 @@ def test_a_source_that_the_row_no_longer_names_refuses_new_cuts_and_repeats_old_
     first = shop.cuts().make("first", at(11).isoformat())
     alone = replace(shop.spec, shards=("eu",), shard_landings={"eu": shop.spec.shard_landings["eu"]})
     cuts = cuts_of(shop.lake, alone)
-    code, message = refused(cuts, at(11).isoformat())
+    code, message = refused(shop.lake, at(11).isoformat(), alone)
     assert (code, "no longer names us" in message) == ("CUT_NOT_COMPLETE", True)
     assert [one.digest for one in cuts.again(first, "again").tables] == [one.digest for one in first.tables]
-
-
-class KilledError(BaseException):
-    """Ends a job as SIGKILL would."""
 
 
 def _killed(step: Step) -> None:
@@ -250,7 +240,7 @@ def test_a_batch_of_a_former_source_that_broke_off_refuses_the_table(tmp_path: P
     shop.lake.done(alone)
     with pytest.raises(KilledError):
         shop.lake.result(shop.spec, observe=_killed)
-    code, message = refused(cuts_of(shop.lake, alone), at(5).isoformat())
+    code, message = refused(shop.lake, at(5).isoformat(), alone)
     assert (code, "no longer names us" in message) == ("CUT_NOT_COMPLETE", True)
 
 
@@ -274,7 +264,7 @@ def test_a_ledger_that_is_an_older_copy_is_refused(shop: Shop) -> None:
         shop.lake.done(shop.spec)
     shutil.rmtree(state)
     shutil.copytree(shop.lake.root / "copy", state)
-    assert refused(shop.cuts(), at(11).isoformat())[0] == "LEDGER_BEHIND"
+    assert refused(shop.lake, at(11).isoformat(), shop.spec)[0] == "LEDGER_BEHIND"
 
 
 def test_changes_that_another_writer_has_removed_refuse_cuts_also_after_a_rebuild(shop: Shop) -> None:
@@ -282,7 +272,7 @@ def test_changes_that_another_writer_has_removed_refuse_cuts_also_after_a_rebuil
     for action in (None, Rebuild()):
         if action is not None:
             shop.lake.done(shop.spec, JobOptions(action=action))
-        code, message = refused(shop.cuts(), at(11).isoformat())
+        code, message = refused(shop.lake, at(11).isoformat(), shop.spec)
         assert (code, "another writer" in message, "new target" in message) == ("CUT_CHANGES_MISSING", True, True)
 
 
@@ -292,7 +282,7 @@ def test_a_source_without_a_change_refuses_the_table(tmp_path: Path) -> None:
         shop.load(shard, {1: 1})
     shop.commit("eu", (at(1), [("I", 2, 2)]))
     shop.lake.done(shop.spec)
-    code, message = refused(shop.cuts(), at(1).isoformat())
+    code, message = refused(shop.lake, at(1).isoformat(), shop.spec)
     assert (code, "source us of s.t" in message) == ("CUT_NOT_COMPLETE", True)
     assert "it has no change yet" in message
 
@@ -302,7 +292,7 @@ def test_a_source_that_is_not_loaded_refuses_the_table(tmp_path: Path) -> None:
     shop.load("eu", {1: 1})
     shop.commit("eu", (at(1), [("I", 2, 2)]))
     shop.lake.result(shop.spec)
-    code, message = refused(shop.cuts(), "latest")
+    code, message = refused(shop.lake, "latest", shop.spec)
     assert (code, "source us of s.t can't be shown" in message) == ("CUT_BEFORE_LOAD", True)
 
 
@@ -349,7 +339,7 @@ def test_sources_with_logs_of_their_own_are_refused(tmp_path: Path) -> None:
         shard_landings={"eu": lake.roots.landing},
     )  # fmt: skip
     lake.done(sharded)
-    code, message = refused(cuts_of(lake, sharded), "latest")
+    code, message = refused(lake, "latest", sharded)
     assert (code, "has a log of its own" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
 
 
