@@ -327,7 +327,7 @@ def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> 
     are the newest of each table; a turn on a busy table has none.
 
     Raises:
-        GddlError: the file stream failed for good, or Spark was lost and can't be started here; no data is lost.
+        GddlError: Spark was lost and can't be started here; no data is lost.
     """
     faults = unreachable(job, runtime.storage)
     if faults and len(faults) == len(job.tables):
@@ -351,7 +351,7 @@ class Loop:
 
     Attributes:
         now: seconds, monotonic.
-        streams: opens the stream of files.
+        streams: opens what tells which tables have news.
         open_executors: returns the executors.
     """
 
@@ -407,12 +407,11 @@ class Loop:
     def _receive_news(self) -> None:
         """
         Raises:
-            GddlError: without its Spark, or its stream, the job can't continue.
+            GddlError: without its Spark the job can't continue.
         """
         if (fault := self.runtime.spark.end) is not None:
             raise fault
         self.schedule.news(self.stream.news())
-        self.stop.listen_again()  # a stream that ended may have started another Spark
 
     def _ends(self) -> float:
         continuous = self.job.options.continuous
@@ -423,7 +422,6 @@ class Loop:
         self._specs |= {spec.table: spec for spec in self.job.tables}
         self.schedule.keep(self.job.tables, self.now())
         self.stream.follow(self.job.tables)
-        self.stop.listen_again()
         self.outcomes = {name: outcome for name, outcome in self.outcomes.items() if self.schedule.keeps(name)}
 
     def _changed(self, job: JobSpec) -> None:
@@ -452,7 +450,6 @@ class Loop:
     def _collect(self) -> None:
         for outcome in self.executor_pools.finished(_BUSY_WAIT):
             result = outcome.result
-            self.stream.taken(result.table)
             self.schedule.done(result, self.now())
             spec = self._specs.get(result.table)
             if not is_busy(result) and spec is not None:

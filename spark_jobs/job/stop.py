@@ -35,7 +35,6 @@ class Stop:
         self.why = ""
         # Not an Event: the thread that a signal interrupts may hold its lock, which would deadlock.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._numbers: tuple[signal.Signals, ...] = ()
 
     @property
     def is_asked(self) -> bool:
@@ -62,7 +61,6 @@ class Stop:
 
         Only in a program's main thread.
         """
-        self._numbers = numbers or self._numbers
 
         def on_signal(number: int, _frame: FrameType | None) -> None:
             if self.is_asked:
@@ -70,12 +68,8 @@ class Stop:
                 os.kill(os.getpid(), number)
             self.ask(signal.Signals(number).name)
 
-        for number in self._numbers:
+        for number in numbers:
             signal.signal(number, on_signal)
-
-    def listen_again(self) -> None:
-        """Install the handlers again: Spark's start replaces that of SIGINT. No effect without `listen`."""
-        self.listen()
 
     def then(self, work: Callable[[], None]) -> None:
         """Once the job is asked to end, call `work` in a thread of its own, again each second until the process ends.

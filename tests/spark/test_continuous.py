@@ -1,20 +1,17 @@
-"""A table over many tasks under a job that goes on, its files found by Structured Streaming (docs/streaming.md)."""
+"""A table over many tasks under a job that goes on, its files found by listings (docs/streaming.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from airflow_gddl.contract.spec import Continuous, JobOptions
-from spark_jobs.continuous.streams import SETTINGS, SparkFiles
 from tests.conftest import LocalPort
 from tests.harness.background_job import BackgroundJob
 from tests.harness.lake import Lake
 from tests.harness.strategies import Case
-from tests.harness.waiting import wait_for
 from tests.spark.crash_tables import RUNS, TYPES, spec_of
 from tests.spark.playing import Stage, verify
 
@@ -54,27 +51,3 @@ def test_files_landing_during_the_job_match_the_oracle(stage: Stage) -> None:
     assert stage.report() == ""
     after = stage.lake.results(stage.port, stage.lake.job([case.spec]))
     assert after[case.spec.table].status == "skipped"
-
-
-@pytest.fixture
-def files(spark: LocalPort, tmp_path: Path) -> Iterator[SparkFiles]:
-    if spark.name != "many":
-        pytest.skip("tables of the other engine are listed")
-    found = SparkFiles(Lake(tmp_path).roots.landing, spark.spark, lambda: None)
-    yield found
-    found.close()
-
-
-def test_stream_reports_files_without_opening_them(files: SparkFiles, tmp_path: Path) -> None:
-    """The file is longer than what may be read, and no table at all."""
-    spec, other = (replace(spec_of(name), trigger="1s") for name in ("one", "other"))
-    files.follow([spec, other])
-    folder = Path(Lake(tmp_path).layout(spec).landing)
-    folder.mkdir(parents=True)
-    (folder / "20240101-000000001.parquet").write_bytes(b"x" * 100)
-    assert wait_for(lambda: set(files.news())) == {spec.table}
-    files.taken(spec.table)
-    assert files._query is not None
-    plan = files._query._jsq.explainInternal(False)
-    assert "ReadSchema: struct<path:string>" in plan
-    assert int(SETTINGS["spark.sql.sources.binaryFile.maxLength"]) < 100

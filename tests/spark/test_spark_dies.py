@@ -51,7 +51,7 @@ def is_at_work(source: Source) -> bool:
 @pytest.mark.deep
 @pytest.mark.parametrize(("tasks", "rounds"), [("many", 2), ("one", 1)])
 def test_lost_spark_is_replaced_and_tables_are_correct(tasks: TableTasks, rounds: int, tmp_path: Path) -> None:
-    """Of the tables in one task two are left to Spark, which has no stream of files there to notice its end."""
+    """Two of the tables are left to Spark."""
     chance = random.Random(5)  # noqa: S311 - moments, no secrets
     lake = Lake(tmp_path, TierSpec(tasks=tasks, cores=2))
     left_to_spark = [

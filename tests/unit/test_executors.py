@@ -92,8 +92,6 @@ class Asked:
         self.times += 1
         return ()
 
-    def taken(self, table: str) -> None: ...
-
     def close(self) -> None: ...
 
 

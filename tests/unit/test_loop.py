@@ -240,8 +240,6 @@ class Files:
         found, self.world.hints = self.world.hints, set()
         return found
 
-    def taken(self, table: str) -> None: ...
-
     def close(self) -> None: ...
 
 
@@ -356,26 +354,15 @@ def test_executors_open_for_a_job_without_tables() -> None:
     executor_pools.close()
 
 
-class BrokenStream:
-    """Fails for good once a table is at work."""
+class LostSpark(NoSpark):
+    """Can't be started again once a table is at work."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    asked = 0
 
-    def follow(self, specs: Sequence[TableSpec]) -> None:
-        pass
-
-    def news(self) -> Collection[str]:
+    @property
+    def end(self) -> GddlError | None:
         self.asked += 1
-        if self.asked > 1:
-            raise FatalError("STREAM_BROKEN", "it can't be read")
-        return ()
-
-    def taken(self, table: str) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
+        return FatalError("SPARK_GONE", "it has ended") if self.asked > 1 else None
 
 
 class SlowPools(ExecutorPools):
@@ -410,13 +397,13 @@ class SlowPools(ExecutorPools):
         pass
 
 
-def test_a_job_whose_stream_fails_reports_the_tables_at_work() -> None:
+def test_a_job_whose_spark_is_lost_reports_the_tables_at_work() -> None:
     with tempfile.TemporaryDirectory() as folder:
         roots, shown = Roots(landing=f"{folder}/landing", lake=f"{folder}/lake"), list[JobResult]()
         options = JobOptions(continuous=Continuous())
         job = JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values()), options=options)
-        runtime = Runtime(storage=Storage(), spark=NoSpark())
-        loop = Loop(job, runtime, shown.append, Stop(), streams=lambda *_: BrokenStream(), open_executors=SlowPools)
-        with pytest.raises(GddlError, match="STREAM_BROKEN"):
+        runtime = Runtime(storage=Storage(), spark=LostSpark())
+        loop = Loop(job, runtime, shown.append, Stop(), open_executors=SlowPools)
+        with pytest.raises(GddlError, match="SPARK_GONE"):
             loop.run()
     assert {result.table for result in shown} == set(TABLES)
