@@ -37,8 +37,6 @@ _ANY = frozenset({"*"})
 _NONE: frozenset[str] = frozenset()
 _UPGRADE = "if a newer airflow-gddl wrote this, install it here, too"
 _SAME_VERSION = "if another version of airflow-gddl wrote this, install the same version on both sides"
-_COMPACT = "_compact"
-"""Of an instance whose `compact` is known: that."""
 # A folder of ten thousand rows compiles to half a million values, mostly of these types.
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 
@@ -86,36 +84,7 @@ def compact(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
-    if (known := getattr(value, _COMPACT, None)) is not None:
-        return known
     return _plain(value, compact, lambda _, one: {name: compact(content) for name, content in given(one).items()})
-
-
-def kept_compact(record: Any) -> Any:
-    """`compact` of a dataclass, kept for the next time that it is asked for; not to be changed."""
-    vars(record)[_COMPACT] = known = compact(record)
-    return known
-
-
-def restored(cls: type[T], data: Mapping[str, Any]) -> T:
-    """`decode` of what this very version made by `compact`, unchecked: a fiftieth of the time, for ten thousand rows.
-
-    `compact` of the instance is `data`. Not for classes that compute fields when they are made.
-
-    Raises:
-        FatalError: `SPEC_INVALID`: a field is unknown, or has a container or dataclass of the wrong form.
-    """
-    kind: type = cls
-    record, decoders = object.__new__(cls), _field_decoders(kind, _NONE)
-    values = vars(record)
-    values.update(_given_defaults(kind))
-    try:
-        for name, value in data.items():
-            values[name] = value if type(value) in _SCALARS else decoders[name](value)
-    except (AttributeError, KeyError, _MismatchError) as error:
-        raise _wrong(cls.__name__, f"it is damaged: {error}") from error
-    values[_COMPACT] = data
-    return record
 
 
 def given(record: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_gddl.contract.errors import FieldPath, Note, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
@@ -23,9 +23,6 @@ from airflow_gddl.metadata.rows import FOLDER, NamedRow, Row, TableFile, TakenNa
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.sources import Source, check_rows
 from airflow_gddl.metadata.validation import resolved_keys
-
-if TYPE_CHECKING:
-    from airflow_gddl.metadata.known_rows import KnownRows
 
 _NAMED = 5
 
@@ -175,7 +172,6 @@ class LoadedMetadata:
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
         rows: of `tables`, as read, by table; empty unless they were asked for.
         beside: what sources ask for beside their rows, and rows that the lake keeps for it.
-        known_rows: what the next load of this folder need not do again; see `KnownRows`.
     """
 
     roots: Roots
@@ -193,7 +189,6 @@ class LoadedMetadata:
     access: tuple[SourceAccess, ...] = ()
     rows: Mapping[str, Row] = field(default_factory=dict, compare=False, repr=False)
     beside: Beside = field(default_factory=Beside)
-    known_rows: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def from_lake(self) -> frozenset[str]:
@@ -204,7 +199,7 @@ class LoadedMetadata:
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
         row = self.rows.get(table)
-        return report(problem, (_NOWHERE,) if row is None else row.layers(), table)
+        return report(problem, (_NOWHERE,) if row is None else row.layers, table)
 
 
 def _left_note(row: tuple[str, str]) -> Note:
@@ -283,23 +278,17 @@ def load_folder(
     environ: Mapping[str, str],
     *,
     keep_rows: bool = False,
-    before: Mapping[str, Any] | None = None,
     lake: ReadLakeRows | None = None,
 ) -> LoadedMetadata:
-    """`load` for a folder that is open already.
-
-    Args:
-        before: `known_rows` of an earlier load, for which this one looks and which it fills again; null: it does not.
-    """
+    """`load` for a folder that is open already."""
     settings = read_settings(folder, environ)
-    known = None if before is None else _known(before, settings)
-    files = tuple(table_files(folder, settings, None if known is None else known.rows_of))
+    files = tuple(table_files(folder, settings))
     beside = _beside(folder, settings, files, lake)
     rows = [*(row for file in files for row in file.rows), *beside.rows]
     identities = [identity for row in rows if (identity := row.identity) is not None]
     keys = read_keys(folder).for_tables(identities)
-    assessed = partial(assess, tiers=settings.tiers, sources=settings.sources) if known is None else known.assess
-    sound, row_problems = _assess(rows, partial(assessed, keys=keys), settings.roots)
+    assessed = partial(assess, keys=keys, tiers=settings.tiers, sources=settings.sources)
+    sound, row_problems = _assess(rows, assessed, settings.roots)
     names = _Names(TableNames(identities), frozenset(_written(files)))
     problems_beside = _of_each_other(sound, names, settings.catalogs)
     row_problems += _dependencies_of_others(rows, sound, names)
@@ -322,7 +311,6 @@ def load_folder(
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         rows={item.spec.table: item.row for item in sound.values()} if keep_rows else {},
         beside=beside,
-        known_rows={} if known is None else known.left(files),
         unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
         unused_keys=tuple(
             keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)
@@ -361,12 +349,6 @@ def _lake_rows(
             asks = source in settings.sources and bool(settings.sources[source].looks)
             if asks and not {(source, name.lower()), ("", name.lower())} & set(named):
                 yield row
-
-
-def _known(before: Mapping[str, Any], settings: Settings) -> KnownRows:
-    from airflow_gddl.metadata.known_rows import KnownRows  # noqa: PLC0415 - of a compilation alone
-
-    return KnownRows(before, settings)
 
 
 @dataclass(frozen=True)
@@ -489,4 +471,4 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
 
 
 def _placed(problem: SpecProblem, row: Row) -> Problem:
-    return report(problem, row.layers(), row.shown)
+    return report(problem, row.layers, row.shown)

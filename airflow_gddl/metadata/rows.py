@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -38,19 +37,17 @@ class Row:
         table: the name, valid or not; null when there is none.
         identity: null where the row's names are not such as tables have.
         landing: root of the source that `gddl.yaml` declares; null: the row's source is not declared.
-        layers: its own values and those below, the strongest first; a row of a known file is read again for them.
-        key: digest of its values and those of its file; see `KnownRows`.
+        layers: its own values and those below, the strongest first.
     """
 
     table: object
     identity: Identity | None
     landing: str | None
-    layers: Callable[[], tuple[Layer, ...]]
-    key: str
+    layers: tuple[Layer, ...]
 
     @property
     def layer(self) -> Layer:
-        return self.layers()[0]
+        return self.layers[0]
 
     @property
     def shown(self) -> object:
@@ -76,7 +73,6 @@ class TableFile:
     Attributes:
         refused: table names of rows that are not loaded because of problems of the file.
         passed_over: see `files.passed_over`; of all files, in an item of its own.
-        digest: of its name and content; empty where nobody asked for it.
     """
 
     rows: tuple[Row, ...] = ()
@@ -84,85 +80,18 @@ class TableFile:
     refused: tuple[str, ...] = ()
     passed_over: tuple[str, ...] = ()
     name: str = ""
-    digest: str = ""
 
 
-class KnownRow(NamedTuple):
-    """A valid row.
-
-    Attributes:
-        key: of `Row`.
-        entry: digest of its keys in another file; empty: there are none.
-        table: as written.
-        target, source, name_in_source: its `Identity`.
-        spec: `compact` of its specification, without what other rows add.
-    """
-
-    key: str
-    entry: str
-    table: str
-    target: str
-    source: str
-    name_in_source: str
-    spec: Mapping[str, Any]
-
-
-RowsOfFile = Callable[[str, str], tuple[KnownRow, ...] | None]
-"""All rows of a file by its name and the digest of name and content; null where they are not known."""
-
-
-def table_files(folder: Folder, settings: Settings, known: RowsOfFile | None = None) -> Iterator[TableFile]:
-    """Every file below `tables/`, in the order of their names.
-
-    Args:
-        known: what an earlier load knows; null: every file is read.
-    """
+def table_files(folder: Folder, settings: Settings) -> Iterator[TableFile]:
+    """Every file below `tables/`, in the order of their names."""
     names = folder.names(FOLDER)
     for name in files.having_ending(names, ENDINGS):
-        read = partial(_read, folder, name, settings)
-        digest = "" if known is None else _digest(folder, name)
-        rows = known(name, digest) if known is not None and digest else None
-        yield replace(read() if rows is None else _known(rows, read, settings), name=name, digest=digest)
+        read = _csv if name.lower().endswith(".csv") else _document
+        try:
+            yield replace(read(folder, name, settings), name=name)
+        except (DocumentError, FileNotFoundError) as error:
+            yield TableFile(problems=(unread(error, name),), name=name)
     yield TableFile(passed_over=files.passed_over(names, ENDINGS))
-
-
-def _read(folder: Folder, name: str, settings: Settings) -> TableFile:
-    try:
-        return _csv(folder, name, settings) if name.lower().endswith(".csv") else _document(folder, name, settings)
-    except (DocumentError, FileNotFoundError) as error:
-        return TableFile(problems=(unread(error, name),))
-
-
-def _known(rows: Iterable[KnownRow], read: Callable[[], TableFile], settings: Settings) -> TableFile:
-    """A file whose rows are known: it is read only for the layers of one, for a problem that it has beside others."""
-    again = functools.cache(read)
-    made = []
-    for i, row in enumerate(rows):
-        identity, source = Identity(row.target, row.source, row.name_in_source), settings.sources.get(row.source)
-        landing = None if source is None else source.landing
-        made.append(Row(row.table, identity, landing, partial(_layers_of, again, i), row.key))
-    return TableFile(tuple(made))
-
-
-def _layers_of(read: Callable[[], TableFile], number: int) -> tuple[Layer, ...]:
-    return read().rows[number].layers()
-
-
-def digest_of(*parts: bytes | str) -> str:
-    found = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        data = part.encode(errors="backslashreplace") if isinstance(part, str) else part
-        found.update(b"%d " % len(data))
-        found.update(data)
-    return found.hexdigest()
-
-
-def _digest(folder: Folder, name: str) -> str:
-    """Empty where it can't be read."""
-    try:
-        return digest_of(name, folder.read(name))
-    except OSError:
-        return ""
 
 
 def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
@@ -215,8 +144,6 @@ class _RowMaker:
 
     def __init__(self, file: tuple[Layer, ...], name: tuple[Layer, ...], settings: Settings) -> None:
         self._file, self._name, self._settings = file, name, settings
-        shared = [dict(layer.values) for layer in (*file, *name)]
-        self._digest = hashlib.blake2b(repr(shared).encode(errors="backslashreplace"), digest_size=16)
 
     def row(self, own: Layer) -> Row:
         below = (self._settings.defaults, *self._name)
@@ -226,12 +153,7 @@ class _RowMaker:
         if source is not None:
             layers = (own, *self._file, source.layer, *below)
         landing = None if source is None else source.landing
-        return Row(own.values.get("table"), _identity(layers), landing, lambda: layers, self._key(own.values))
-
-    def _key(self, values: Mapping[str, Any]) -> str:
-        digest = self._digest.copy()
-        digest.update(repr(values).encode(errors="backslashreplace"))
-        return digest.hexdigest()
+        return Row(own.values.get("table"), _identity(layers), landing, layers)
 
 
 def _value(layers: Sequence[Layer], name: str) -> object:
@@ -488,7 +410,7 @@ def assess(
 ) -> TableSpec | tuple[Problem, ...]:
     """The spec a row makes, defaults filled in; else all its problems, each at the place that set the value."""
     entry = keys.of(row.table, row.identity)
-    own, *below = row.layers()
+    own, *below = row.layers
     layers = (own, *below) if entry is None else (own, entry.layer, *below)
     outcome = screen(own.values) or _check(row, layers, entry, tiers)
     if isinstance(outcome, TableSpec):

@@ -127,7 +127,7 @@ def _unusable(name: str, why: str) -> MetadataError:
 
 
 def _present(row: Row, entry: KeysEntry | None) -> Present:
-    own, *below = row.layers()
+    own, *below = row.layers
     fields = {name: value for name, value in _flat(own.values).items() if name not in ("table", "keys")}
     fixed = frozenset(name for layer in below for name in _flat(layer.values))
     if "keys" not in own.values:

@@ -178,7 +178,7 @@ def test_a_file_that_was_written_just_now_waits(place: Place) -> None:
     assert place.names() == ["shop.z"]
 
 
-@pytest.mark.parametrize("victim", ["state.json", "index.json", "problems.json", "pipelines", "known_rows.json"])
+@pytest.mark.parametrize("victim", ["state.json", "index.json", "problems.json", "pipelines"])
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', None])
 def test_a_damaged_cache_is_rebuilt(place: Place, victim: str, content: str | None) -> None:
     place.current()

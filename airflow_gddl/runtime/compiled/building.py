@@ -63,7 +63,6 @@ def compile_metadata(
             roots=loaded.roots,
             aws_conn_id=loaded.aws_conn_id,
         ),
-        known_rows=loaded.known_rows,
     )
 
 

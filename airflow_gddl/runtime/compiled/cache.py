@@ -123,7 +123,6 @@ def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:
 
 _STATE, _LOCK, INDEX, PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt"
 TABLES, PLACEMENT, _PARSED, _UPKEEP = "tables.json", "placement.json", "parsed", "upkeep.json"
-KNOWN_ROWS = "known_rows.json"
 _KEPT = 3
 
 

@@ -17,7 +17,6 @@ from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.compiled.cache import (
     INDEX,
-    KNOWN_ROWS,
     PLACEMENT,
     PROBLEMS,
     TABLES,
@@ -119,7 +118,6 @@ class Compiled:
         carried: tables taken over from those before.
         looks: those that sources ask for.
         lake_rows, lake_rows_tag: path of the rows that the lake keeps, and tag of that object.
-        known_rows: see `LoadedMetadata`.
     """
 
     documents: tuple[PipelineDocument, ...]
@@ -131,7 +129,6 @@ class Compiled:
     looks: tuple[str, ...] = ()
     lake_rows: str = ""
     lake_rows_tag: str | None = None
-    known_rows: Mapping[str, Any] = field(default_factory=dict)
 
 
 _ROW = tuple(field.name for field in fields(TableRow))
@@ -149,7 +146,6 @@ def add(cache: Cache, compiled: Compiled) -> Path:
     rows = [[getattr(row, name) for name in _ROW] for row in compiled.directory.rows]
     write(generation / TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
     write(generation / PLACEMENT, compact(compiled.placed))
-    write(generation / KNOWN_ROWS, compiled.known_rows)
     entries = [compact(index_entry(one.pipeline)) for one in compiled.documents]
     write(generation / INDEX, {"pipelines": entries, "prefix": compiled.prefix, "looks": compiled.looks})
     return generation
@@ -197,15 +193,6 @@ def read_placement(generation: Path) -> PlacementDocument:
         OSError, GddlError, ValueError: it is missing or damaged.
     """
     return decode(PlacementDocument, json.loads((generation / PLACEMENT).read_bytes()))
-
-
-def known_rows(text: str | bytes) -> Mapping[str, Any]:
-    """Rows known to be valid, from a generation's file `KNOWN_ROWS`; empty if the file is damaged."""
-    try:
-        known = json.loads(text)
-    except ValueError:
-        return {}
-    return known if isinstance(known, dict) else {}
 
 
 def read_specs(generation: Path) -> Iterator[TableSpec]:

@@ -19,13 +19,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from airflow_gddl import __version__
 from airflow_gddl.contract.basics import CONTRACT_VERSION
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
-from airflow_gddl.runtime.compiled.cache import FORMAT, KNOWN_ROWS, Cache, CompiledSettings, State
+from airflow_gddl.runtime.compiled.cache import FORMAT, Cache, CompiledSettings, State
 from airflow_gddl.stores import open_store
 
 if TYPE_CHECKING:
@@ -353,7 +353,7 @@ class Keeper:
         if state is not None and unchanged and not afresh:
             return state, generation  # another process was faster
         try:
-            compiled, placement_why = self._compile(folder, generation, {} if afresh else self._known_rows(generation))
+            compiled, placement_why = self._compile(folder, generation)
         except MetadataError as error:
             return self._stale(state, generation, signature.text, error)
         except (GddlError, OSError) as error:
@@ -429,31 +429,11 @@ class Keeper:
             self.cache.write_state(stale, generation)
         return stale, generation
 
-    def _known_rows(self, before: Path | None) -> Mapping[str, Any]:
-        """Rows of the current generation that need no check; on a machine without one, of the copy in the lake."""
-        from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - of a compilation alone
-
-        if before is not None:
-            try:
-                return documents.known_rows((before / KNOWN_ROWS).read_bytes())
-            except OSError:
-                return {}
-        copies = self._copies
-        if copies is None:
-            return {}
-        try:
-            newest = self.reads.call(copies.newest, copies.folder, copies.environ, most=_WHILE_LOCKED)
-        except (GddlError, OSError) as error:
-            _LOG.info("every row is checked, since the metadata's copy in %s can't be read: %s", copies.root, error)
-            return {}
-        return {} if newest is None else documents.known_rows(newest.files.get(KNOWN_ROWS, ""))
-
-    def _compile(self, folder: Folder, before: Path | None, known: Mapping[str, Any]) -> tuple[Compiled, str]:
+    def _compile(self, folder: Folder, before: Path | None) -> tuple[Compiled, str]:
         """The compiled metadata, and why the placement can't be read; empty where it can.
 
         Args:
             before: the current generation, if any.
-            known: see `_known_rows`.
         """
         # pydantic and the checks of every row are needed only when the metadata has changed.
         from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as said above
@@ -461,7 +441,7 @@ class Keeper:
         from airflow_gddl.runtime.compiled.building import compile_metadata  # noqa: PLC0415 - as said above
         from airflow_gddl.topology.pipelines import Placed  # noqa: PLC0415 - as said above
 
-        loaded = load_folder(folder, self.settings.environ, before=known, lake=self._lake_rows)
+        loaded = load_folder(folder, self.settings.environ, lake=self._lake_rows)
         path = placements.place_of(loaded.roots.lake, loaded.dag_prefix)
         environ = self.settings.reaching(path, loaded.aws_conn_id)
         why = ""
