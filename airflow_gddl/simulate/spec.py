@@ -36,7 +36,7 @@ class Troubles:
         late: share of a round's files that arrive a round later, under their old names.
         repeated: share of the files of this and the last round that come again under a new name, whole or in part.
         out_of_order: rows are shuffled within and across the files of a round.
-        ties: changes that share their sequence with a different one of the same key, which comes before them.
+        ties: updates that share their sequence with a different one of the same key, which comes before them.
         unknown_op: rows for the quarantine: their operation is `X`.
     """
 
@@ -58,8 +58,6 @@ class SimulateSpec:
         changes: a float is the share of the table's rows that change in a round, an int a count.
         start: time of the full load; round n takes place `n * round_seconds` later.
         files_per_round: change files of a table in a round, at most.
-        made_up: share of new values that are made up from the column's type, extremes among them; the others are taken
-            from the column. Columns that are all alike then keep their value if the share is 0.
     """
 
     input: Path | Mapping[str, pa.Table]
@@ -72,7 +70,6 @@ class SimulateSpec:
     start: datetime = datetime(2024, 1, 1, tzinfo=UTC)
     round_seconds: int = 3600
     files_per_round: int = 2
-    made_up: float = 0.4
     troubles: Troubles = field(default_factory=Troubles)
 
 
@@ -81,21 +78,14 @@ def check(spec: SimulateSpec) -> None:
     Raises:
         MetadataError: `SIMULATE_SPEC_INVALID`.
     """
-    for good, what, remedy in _numbers(spec):
-        if not good:
-            raise MetadataError("SIMULATE_SPEC_INVALID", what, remedy=remedy)
-
-
-def _numbers(spec: SimulateSpec) -> tuple[tuple[bool, str, str], ...]:
-    shares = {"late": spec.troubles.late, "repeated": spec.troubles.repeated, "made_up": spec.made_up}
-    wrong = {name: value for name, value in shares.items() if not 0 <= value <= 1}
-    names = {f"{spec.schema}.{name}": table_name_fault(f"{spec.schema}.{name}") for name in spec.tables}
-    refused = {name: fault for name, fault in names.items() if fault}
-    return (
+    names = (f"{spec.schema}.{name}" for name in spec.tables)
+    refused = {name: fault for name in names if (fault := table_name_fault(name))}
+    shares = {"late": spec.troubles.late, "repeated": spec.troubles.repeated}
+    for good, what, remedy in (
         (bool(spec.tables), "no tables to simulate", "name at least one in `tables`"),
         (spec.rounds >= 0, f"rounds is {spec.rounds}", "0 or more"),
         (not refused, f"no table can be called {', '.join(map(repr, refused))}", "; ".join(refused.values())),
-        (not wrong, ", ".join(f"{name} is {value}" for name, value in wrong.items()), "a share is from 0 to 1"),
-        (spec.changes >= 0, f"changes is {spec.changes}", "a share or a count of 0 or more"),
-        (spec.start.tzinfo is not None, f"start {spec.start} has no time zone", "give one, e.g. UTC"),
-    )
+        *((0 <= share <= 1, f"{name} is {share}", "a share is from 0 to 1") for name, share in shares.items()),
+    ):
+        if not good:
+            raise MetadataError("SIMULATE_SPEC_INVALID", what, remedy=remedy)

@@ -20,7 +20,6 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.simulate import simulation
-from airflow_gddl.simulate.spec import Troubles
 from tests.harness.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +59,7 @@ def test_a_bucket_gets_the_same_bytes(
         settings = {"ENDPOINT_URL": url, "REGION": "eu-west-1", "ACCESS_KEY_ID": "key", "SECRET_ACCESS_KEY": "secret"}
         for name, value in settings.items():
             monkeypatch.setenv(f"AWS_{name}", value)
-        more = ["--schema", "src", "--rounds", "2", "--set", "repeated=1", "--table", "people"]
+        more = ["--schema", "src", "--rounds", "2", "--repeated", "1", "--table", "people"]
         for landing in (str(local), "s3://bucket/landing"):
             assert invoke(["simulate", str(source), "--landing", landing, *more], cli(tmp_path)) == 0
         assert invoke(["simulate", str(source), "--landing", "s3://bucket/landing", *more], cli(tmp_path)) == 2
@@ -75,7 +74,7 @@ def test_a_simulation_writes_files_and_the_truth(
 ) -> None:
     landing, truth = tmp_path / "landing", tmp_path / "truth"
     arguments = ["simulate", str(source), "--landing", str(landing), "--schema", "src", "--rounds", "2", "--json"]
-    arguments += ["--changes", "10", "--set", "repeated=1", "--table", "people", "--table", "pets=name,owner"]
+    arguments += ["--changes", "10", "--repeated", "1", "--table", "people", "--table", "pets=name,owner"]
     arguments += ["--truth", str(truth)]
     assert invoke(arguments, cli(tmp_path)) == 0
     shown = {record["table"]: record for record in map(json.loads, capsys.readouterr().out.splitlines())}
@@ -104,11 +103,6 @@ def test_the_last_change_is_just_before_now(source: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("extra", "code", "shown"),
     [
-        (["--set", "nonsense=1"], "SIMULATE_SETTING_INVALID", "nonsense"),
-        (["--set", "late"], "SIMULATE_SETTING_INVALID", "NAME=VALUE"),
-        (["--set", "late=often"], "SIMULATE_SETTING_INVALID", "often"),
-        (["--set", "late=2"], "SIMULATE_SPEC_INVALID", "0 to 1"),
-        (["--rounds", "1000000000"], "SIMULATE_SPEC_INVALID", "1000000 at most"),
         (["--table", "people=nothing"], "SIMULATE_KEYS_INVALID", "nothing"),
         (["--table", "nobody"], "SIMULATE_INPUT_MISSING", "nobody"),
     ],
@@ -140,7 +134,6 @@ NAME_REMEDY = "schema and name are ASCII letters, digits, _ $ # @ - or inner bla
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "late=7"], "[SIMULATE_SPEC_INVALID] late is 7.0. Remedy: a share is from 0 to 1"),
         (
             ["--schema", "a/b", "--table", "pets=name"],
             f"[SIMULATE_SPEC_INVALID] no table can be called 'a/b.pets'. Remedy: {NAME_REMEDY}",
@@ -153,21 +146,6 @@ def test_a_refusal_says_what_to_write(
     landing = tmp_path / "landing"
     assert invoke(["simulate", str(source), "--landing", str(landing), *arguments], cli(tmp_path)) == 2
     assert (" ".join(capsys.readouterr().err.split()), landing.exists()) == (message, False)
-
-
-def test_settings_are_typed_by_their_specs() -> None:
-    assert simulation.troubles_of(["late=1", "ties=2", "out-of-order=true"]) == Troubles(
-        late=1.0, ties=2, out_of_order=True
-    )
-
-
-def test_every_setting_is_listed_with_its_meaning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert invoke(["simulate", "--settings"], cli(tmp_path)) == 0
-    shown = capsys.readouterr().out
-    for part in ("unknown_op", "out_of_order", "true | false", "share of a round's files"):
-        assert part in shown
-    with pytest.raises(MetadataError):
-        simulation.troubles_of(["start=2024"])
 
 
 def test_the_samples_of_the_repository_are_those_of_the_demo(tmp_path: Path) -> None:
