@@ -123,12 +123,9 @@ test-newest:
 # printed N. Hostile files and rows for half an hour; GDDL_FUZZ_SECONDS says how long. Also environments from nothing,
 # all that docker-compose.yaml starts, without containers, and two schedulers. Last, the property tests of all folders.
 RANDOM := --hypothesis-profile random $(if $(SEED),--hypothesis-seed $(SEED))
-# How long random batches are compared with Spark's MERGE: until there are 10,000, or so many seconds have passed.
-SHADOW_SECONDS := 14400
 test-deep: $(VENV)/.dev
 	$(BIN)/python -m pytest -m deep $(RANDOM) $(TESTS)
 	GDDL_MERGED=014567 $(BIN)/python -m pytest tests/scenarios --tasks many
-	$(BIN)/python -m tests.shadow.random_batches --seconds $(SHADOW_SECONDS) --write docs/trust.md
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m 'random and not deep' $(RANDOM) tests
 
 # What is published, in dist/, checked as the index checks it.

@@ -143,8 +143,6 @@ def take(table: TableSession, batch: Batch) -> None:
 def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
     """One planned batch, from files to commit; every write is idempotent by the plan's time."""
     table.suit(few_rows=is_small(batch.plan, table.state), resumed=batch.resumed)
-    for feature in features_of(table.run):
-        feature.before_batch(table, batch)
     if batch.appended:
         delivered, appended = ReadBatch(batch=batch), resume(table, batch)
     else:

@@ -151,9 +151,6 @@ BUILT_IN: Mapping[str, Command] = {
     "truncate": Command(
         "airflow_gddl.cli.maintenance:truncate_app", REPAIR, "gddl truncate release --table shop.orders", "cli.md"
     ),
-    "shadow": Command(
-        "airflow_gddl.shadow.commands:app", REPAIR, "gddl shadow show --table shop.orders", "trust.md#shadow"
-    ),
     "as-of": Command(
         "airflow_gddl.as_of.commands:app",
         RUN,

@@ -74,8 +74,6 @@ def show_history(screen: Screen, result: JobResult) -> None:
     _show_quarantine(screen, result.table, history["quarantine"])
     if history.get("may_be_stale"):
         screen.say("The row may be stale: a change of the key that came later, or with it, is in quarantine.", "yellow")
-    for line in history.get("features") or ():
-        screen.say(line, "yellow")
     if history["erased_at"]:
         screen.say(f"The key was erased; asked for at {_moment(history['erased_at'])}.", "yellow")
     if history["changes_cut_before"]:

@@ -21,7 +21,7 @@ from airflow_gddl.contract.alike import Group, Message, grouped, the_same_in
 from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError, documented
-from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status, figure_lines
+from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.child import nothing
@@ -104,9 +104,6 @@ def show_runs(screen: Screen, results: Sequence[JobResult]) -> None:
     """One row for each table with rows read and changes of the replica; totals below."""
     numbers = [ScreenColumn(title, "right", spare=spare) for title, spare in _NUMBERS.items()]
     screen.table(["table", "status", ScreenColumn("mode", spare=5), *numbers], [_run_row(result) for result in results])
-    for result in results:
-        for line in figure_lines(result.features):
-            screen.say(f"{result.table}: {line}")
     screen.say(totals(results), "bold")
     if places := Counter(result.place for result in results if result.place):
         screen.say("; ".join(f"worked on by {place}: {counted(number, 'table')}" for place, number in places.items()))

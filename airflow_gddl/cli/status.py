@@ -19,7 +19,6 @@ from airflow_gddl.cli.paused import UNPAUSE, known_dags
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.alike import Message
 from airflow_gddl.contract.errors import GddlError, Note
-from airflow_gddl.contract.result import figure_lines
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.documents import Directory
@@ -99,7 +98,6 @@ class StatusLine:
         freshness_seconds: limit of `behind_seconds`; None: none.
         waiting_files: landed but not loaded, by the last poll.
         quarantined, late_ignored: rows and files in quarantine, and changes that the last known runs ignored as late.
-        features: figures of features in these runs, named feature.figure.
         not_listed_days, listed_in_full_at: days of old change files that the newest run did not list, and since when.
         last_run, last_success, last_poll, last_maintenance: start of the newest run, of the newest successful run with
             changes, of the newest poll, and of the newest maintenance.
@@ -127,7 +125,6 @@ class StatusLine:
     waiting_files: int
     quarantined: int
     late_ignored: int
-    features: dict[str, float]
     attention: list[str]
     not_listed_days: int
     listed_in_full_at: str | None
@@ -331,7 +328,6 @@ def line_of(one: TableStatus, now: float, dags: Mapping[str, bool] = _NOT_KNOWN)
         waiting_files=one.waiting,
         quarantined=record.quarantined,
         late_ignored=record.late_ignored,
-        features=dict(record.features),
         attention=list(one.attention),
         not_listed_days=newest.not_listed_days if newest else 0,
         listed_in_full_at=text_of(newest.listed) if newest else None,
@@ -368,8 +364,6 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
     for style, messages in _messages(tables, lines).items():
         job.show_messages(screen.say, messages, style)
     for line in lines:
-        for text in figure_lines(line.features):
-            screen.say(f"{line.table}: {text}")
         if line.not_listed_days:
             since = line.listed_in_full_at or "its first run"
             screen.say(f"{line.table}: {count(line.not_listed_days)} days not listed since {since}")

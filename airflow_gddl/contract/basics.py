@@ -10,7 +10,7 @@ PRIORITY_RANK: dict[str, int] = {name: rank for rank, name in enumerate(reversed
 """0: starts first."""
 AirflowView = Literal["table", "group", "mapped", "pack"]
 FEATURE = "feature"
-"""Key of the metadata of a field of a row or a tier: the feature that it belongs to, see `contract.features`."""
+"""Key of the metadata of a field of a row: the feature that it belongs to, see `contract.features`."""
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 """pydantic configuration of the contract's classes."""
 LOADS = ("run", "rebuild", "reload", "resync", "errors_replay", "sweep_release", "truncate_release", "resync_rows")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -122,24 +122,6 @@ def summed(first: Iterable[ExpectationCount], second: Iterable[ExpectationCount]
     return tuple(counts.values())
 
 
-def summed_figures(several: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Figures of features, added by name."""
-    sums: dict[str, float] = {}
-    for figures in several:
-        sums |= {name: round(sums.get(name, 0) + value, 3) for name, value in figures.items()}
-    return sums
-
-
-def figure_lines(figures: Mapping[str, float]) -> list[str]:
-    """A line for each feature, `shadow: 3 compared, 0 differences`; figures of a figure are left out."""
-    by_feature: dict[str, list[str]] = {}
-    for name, value in sorted(figures.items()):
-        feature, _, figure = name.partition(".")
-        if "." not in figure:
-            by_feature.setdefault(feature, []).append(f"{value:,.10g} {figure.replace('_', ' ')}")
-    return [f"{feature}: {', '.join(texts)}" for feature, texts in by_feature.items()]
-
-
 @dataclass(frozen=True, kw_only=True)
 class ResultColumn:
     """A column of the replica.
@@ -233,8 +215,6 @@ class JobResult:
 
     expectations: tuple[ExpectationCount, ...] = field(default=(), metadata={WHEN_USED: True})
     """Of the row's expectations that were checked on rows."""
-    features: Mapping[str, float] = field(default_factory=dict, metadata={WHEN_USED: True})
-    """Figures of the row's features in this run, named feature.figure."""
     columns: tuple[ResultColumn, ...] = ()
     """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""
     columns_left_out: int = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
 from airflow_gddl.contract.actions import Action, Load, Plan, Rebuild, Reload, Resync, Run, Sourced, Trying
-from airflow_gddl.contract.basics import CONTRACT_VERSION, FEATURE, STRICT, AirflowView, Priority
+from airflow_gddl.contract.basics import CONTRACT_VERSION, STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import CommitMethod
@@ -67,8 +67,6 @@ class TierSpec:
     `one`, in a process of the job's machine instead of a task, without Java; jobs on a cluster refuse it."""
     commit: CommitMethod = "direct"
     """Default of the row's `commit`."""
-    shadow: bool | float = field(default=False, metadata={FEATURE: "shadow"})
-    """Default of the row's `shadow`."""
     tables_per_job: int = 200
     """Tables that share one job; 1 gives each its own DAG."""
     airflow: AirflowView | None = None

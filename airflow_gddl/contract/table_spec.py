@@ -344,9 +344,6 @@ class TableSpec:
     commit: CommitMethod | None = None
     """How batches are committed. `direct`: tasks write data files, and one Delta commit of ours names them. `merge`:
     rows are staged, and Spark's own `MERGE INTO` commits them, with any `tasks`; slower. Null: as the tier says."""
-    shadow: bool | float | None = field(default=None, metadata={FEATURE: "shadow"})
-    """Share of the batches, 0 to 1, that Spark's `MERGE` applies to a clone, too, and that are compared before their
-    commit; `true`: all; null: as the tier says (docs/trust.md)."""
     iceberg: bool | int = field(default=False, metadata={FEATURE: "iceberg"})
     """Also write Iceberg metadata of replica and history, for readers without Delta support, of this format version;
     `true`: 2."""

@@ -16,7 +16,7 @@ from airflow_gddl.contract.features import used_by
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import clean_name, is_kept, mask_method
 from airflow_gddl.contract.spark_versions import newest_pair
-from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
+from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
 
 FILES = ("job.py", "dag.py", "README.md", "known.json")
@@ -157,7 +157,7 @@ def lost_by(spec: TableSpec) -> list[str]:
     own = [text for name, text in _LOST.items() if getattr(spec, name)]
     names = ", ".join(sorted(spec.mask))
     masked = [f"Fill masked columns ({names}): they keep what they had, and are null in new rows."]
-    of_features = [one.without for one in used_by(spec, TierSpec()).values() if one.without]
+    of_features = [one.without for one in used_by(spec).values() if one.without]
     return [*own, *of_features, *(masked if spec.mask else [])]
 
 

@@ -13,7 +13,6 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
-from airflow_gddl.contract.features import features, missing_features
 from airflow_gddl.contract.spec import DEFAULT_TIERS, MEMORY, Roots, TierSpec, memory_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, Folder
@@ -338,9 +337,6 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
         if (value := getattr(tier, name)) is not None and value < 1:
             yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
     yield from _wrong_amounts(tier)
-    yield from missing_features(tier)
-    for feature in features().values():
-        yield from feature.check_tier(tier)
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"
         yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)

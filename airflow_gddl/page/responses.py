@@ -15,7 +15,7 @@ from typing import Any
 from airflow_gddl.contract.documentation import of_code
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
-from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult, figure_lines
+from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
@@ -227,7 +227,6 @@ def row(one: TableStatus, names: Collection[str]) -> dict[str, Any]:
         "rows": record.rows,
         "quarantined": record.quarantined,
         "late_ignored": record.late_ignored,
-        "features": figure_lines(record.features),
         "not_listed_days": facts[-1].not_listed_days if facts else 0,
         "listed": facts[-1].listed if facts else None,
         "last_run": facts[-1].started if facts else None,

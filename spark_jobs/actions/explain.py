@@ -15,7 +15,6 @@ from spark_jobs.batch.own_tables import require_replica
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import of_key
-from spark_jobs.features import features_of
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity
@@ -69,7 +68,6 @@ def _details(
     run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, ledger: Ledger
 ) -> dict[str, Any]:
     state, layout = ledger.state, context.layout
-    key = dict(zip(table_schema.keys, map(str, wanted.stored), strict=True))
     changes, replica, tombstones = (
         _rows(run, context, table_schema, wanted, path)
         for path in (layout.changes, layout.replica, layout.tombstones)
@@ -97,7 +95,6 @@ def _details(
         "may_be_stale": _may_be_stale(quarantine["records"], replica_records(replica.rows, table_schema)),
         "erased_at": erased_at,
         "changes_cut_before": cut_before(run.runtime.storage, layout.state),
-        "features": [line for feature in features_of(run) for line in feature.explain(run, key)],
     }
 
 

@@ -110,7 +110,6 @@ class _Move:
         if plan is not None and plan.mode == "refresh":
             remedy = f"run {self.old.table} under its old target until it is done"
             raise _impossible(self.old.table, self.new.table, "a rebuild is not finished", remedy)
-        self._require_features()
         unfinished = read_note(storage, new.state)
         if unfinished is not None and unfinished.old not in (self.old.table, self.new.table):
             remedy = f"finish that one first: gddl move --table {unfinished.old} --to {unfinished.new}"
@@ -125,11 +124,6 @@ class _Move:
                 if name != "runs" and any(not file.name.startswith(_LEFT) for file in storage.list(folder)):
                     remedy = "name another one, or remove what is there"
                     raise FatalError("TARGET_TAKEN", f"{folder} is not empty", remedy=remedy)
-
-    def _require_features(self) -> None:
-        for feature in installed_features():
-            if (held := feature.reason_not_to_move(self.run)) is not None:
-                raise _impossible(self.old.table, self.new.table, *held)
 
     def _copied(self) -> int:
         """Copy missing files: data, then logs of Delta tables, then the ledger; returns the number of all files."""

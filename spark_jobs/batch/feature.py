@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import RunWarning
     from airflow_gddl.contract.spec import TableSpec
     from spark_jobs.batch.merge import MergedBatch
-    from spark_jobs.batch.pending import Batch
     from spark_jobs.batch.session import TableSession
     from spark_jobs.batch.table_run import TableRun
 
 
 class Feature:
     """What a feature does at these points; this one: nothing."""
-
-    def before_batch(self, table: TableSession, batch: Batch) -> None:
-        """Before the steps of a planned batch: it may replace `table.context`, which the steps get.
-
-        Raises:
-            DeclinedError: one task can't do what the feature has to do with this batch.
-        """
 
     def after_commit(self, table: TableSession, merged: MergedBatch) -> None:
         """After a batch is in the ledger."""
@@ -37,11 +28,6 @@ class Feature:
     def forget_rows(self, run: TableRun) -> None:
         """After a key was erased, also of a row that does not use the feature any more: remove rows that it keeps."""
 
-    def reason_not_to_move(self, run: TableRun) -> tuple[str, str] | None:  # noqa: ARG002 - for features that do
-        """Before a table gets another name, also of a row that does not use the feature any more: why it can't, and the
-        remedy."""
-        return None
-
     def move(self, run: TableRun, new: TableSpec) -> None:
         """After the tables of a row were copied to another name, the same: take along what the feature keeps of them.
 
@@ -55,10 +41,6 @@ class Feature:
     def has_work(self, run: TableRun) -> bool:  # noqa: ARG002 - for features that do
         """For a poll: whether an idle table needs a run all the same."""
         return False
-
-    def explain(self, run: TableRun, key: Mapping[str, str]) -> tuple[str, ...]:  # noqa: ARG002 - for features that do
-        """What it knows of a key, given by column as text: lines for a reader."""
-        return ()
 
     def withdraw(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
         """In maintenance of a row that does not use it any more, and for the old name of a table that was moved: remove

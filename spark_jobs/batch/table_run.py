@@ -190,7 +190,7 @@ class TableRun:
     def _tier_of_tables(self) -> TierSpec:
         """The tier by which the tables are written; features of the row may change it."""
         tier = self.tier
-        for feature in used_by(self.spec, tier).values():
+        for feature in used_by(self.spec).values():
             tier = feature.tier(self.spec, tier)
         return tier
 

@@ -38,7 +38,7 @@ def tidy(table: TableSession) -> None:
     if not has_few_rows(table.state) or not is_due(table.state.batch, table.totals.batches):
         return
     spec, engine = table.spec, table.engine
-    read_elsewhere = {kind for feature in used_by(spec, table.run.tier).values() for kind in feature.reads}
+    read_elsewhere = {kind for feature in used_by(spec).values() for kind in feature.reads}
     try:
         hours = vacuum_hours(spec)
         lake_files.compact(table.run.runtime.storage, table.layout.runs)

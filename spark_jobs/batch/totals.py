@@ -18,7 +18,6 @@ from airflow_gddl.contract.result import (
     RunWarning,
     TableTasks,
     summed,
-    summed_figures,
 )
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.table_schema import select_columns
@@ -80,11 +79,6 @@ class RunTotals:
     revisit: bool = False
     columns: tuple[ResultColumn, ...] = ()
     expectations: tuple[ExpectationCount, ...] = ()
-    features: dict[str, float] = field(default_factory=dict)
-
-    def add(self, figures: Mapping[str, float]) -> None:
-        """Add figures of a feature."""
-        self.features = summed_figures((self.features, figures))
 
     def tally(self, spec: TableSpec, tallies: Mapping[str, tuple[int, int]]) -> None:
         """Count rows by expectation: those that were checked, and those that failed."""

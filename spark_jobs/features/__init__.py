@@ -24,10 +24,9 @@ def features_of(run: TableRun) -> tuple[Feature, ...]:
     Raises:
         FatalError: `FEATURE_MISSING`: this installation lacks one.
     """
-    for part in (run.spec, run.tier):
-        for _, feature in lacking(part):
-            raise _missing(feature)
-    return tuple(_feature(name) for name in used_by(run.spec, run.tier))
+    for _, feature in lacking(run.spec):
+        raise _missing(feature)
+    return tuple(_feature(name) for name in used_by(run.spec))
 
 
 def installed_features() -> tuple[Feature, ...]:

@@ -74,7 +74,6 @@ def read_large(
     batch_context = BatchContext(
         tables=tables, layout=context.layout, tier=context.tier, plan=plan,
         table_schema=parts.batch.schema.table_schema, resumed=context.resumed,
-        before_commit=context.before_commit,
     )  # fmt: skip
     return LargeBatch(batch_context=batch_context, parts=parts), unreadable
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,22 +16,16 @@ from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name, rows_where
 from spark_jobs.rules.outcome import ACTION
-from spark_jobs.tables.delta_log import Action, version_of
+from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
-from spark_jobs.tables.engine import ProposedCommit
 from spark_jobs.tables.file_rules import deleted, written
-from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.small_files import join_in_passing, place_new_rows
 from spark_jobs.tables.table_rows import KeyMatches, Source, rows_leave
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchContext:
-    """Context of all steps of one batch of one table.
-
-    Attributes:
-        before_commit: see `TableContext.before_commit`.
-    """
+    """Context of all steps of one batch of one table."""
 
     tables: Tables
     layout: Layout
@@ -39,7 +33,6 @@ class BatchContext:
     plan: BatchPlan
     table_schema: TableSchema
     resumed: bool = True
-    before_commit: Callable[[ProposedCommit], None] | None = None
 
     @property
     def transaction(self) -> int:
@@ -63,22 +56,13 @@ class BatchContext:
         self, path: str, app: str, metrics: Mapping[str, int], added: list[pa.Table], removed: Sequence[DataFile] = ()
     ) -> None:
         """Commit a step of this batch, once; see `Write`."""
-        self.tables.commit(path, replace(self._write(path, app, metrics, added), removed=removed))
+        self.tables.commit(path, replace(self._write(app, metrics, added), removed=removed))
 
-    def _write(self, path: str, app: str, metrics: Mapping[str, int], added: list[pa.Table]) -> Write:
+    def _write(self, app: str, metrics: Mapping[str, int], added: list[pa.Table]) -> Write:
         return Write(
             app=app, version=self.transaction, added=added, metrics=metrics, once=self.resumed,
-            keys=self.table_schema.keys, check=self._check_of(path, app),
+            keys=self.table_schema.keys,
         )  # fmt: skip
-
-    def _check_of(self, path: str, step: str) -> Callable[[ReplayedLog, Sequence[Action]], None] | None:
-        before = self.before_commit
-        if before is None:
-            return None
-        plan, schema = self.plan, self.table_schema
-        return lambda log, actions: before(
-            ProposedCommit(path=path, step=step, log=log, actions=actions, plan=plan, table_schema=schema)
-        )
 
     def put(
         self, snapshot: TableSnapshot, app: str, metrics: Mapping[str, int], matches: KeyMatches, outcome: pa.Table
@@ -94,9 +78,7 @@ class BatchContext:
                 matches.written(outcome, schema),
                 matches.touched(outcome) if snapshot.feeds_changes else None,
             )
-            write = replace(
-                self._write(snapshot.path, app, metrics, [rows]), deleted=matches.deleted(outcome), deleted_rows=touched
-            )
+            write = replace(self._write(app, metrics, [rows]), deleted=matches.deleted(outcome), deleted_rows=touched)
             self.tables.commit(snapshot.path, write)
             return
         added, removed = matches.rewritten(outcome, schema)
@@ -106,7 +88,7 @@ class BatchContext:
 
     def put_files(self, path: str, app: str, written_files: Written, metrics: Mapping[str, int]) -> None:
         """Commit data files of new rows."""
-        self.tables.commit(path, replace(self._write(path, app, metrics, []), written=written_files))
+        self.tables.commit(path, replace(self._write(app, metrics, []), written=written_files))
 
     def put_written(
         self, path: str, app: str, reports: Sequence[Mapping[str, Any]], source: Source, metrics: Mapping[str, int]
@@ -118,7 +100,7 @@ class BatchContext:
             source: the table's rows, as the rule got them.
         """
         written_files, _ = written(reports)
-        write = replace(self._write(path, app, metrics, []), written=written_files, deleted=deleted(reports, source))
+        write = replace(self._write(app, metrics, []), written=written_files, deleted=deleted(reports, source))
         self.tables.commit(path, write)
 
     def to_search(self, path: str) -> TableSnapshot:

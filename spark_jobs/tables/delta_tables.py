@@ -96,7 +96,6 @@ class Write:
         deleted_rows: the rows that `deleted` names, for the change data feed; None: the table has none.
         written: further files, and the whole change data feed; None: none.
         keeps_rows: rows that are written again keep their row ids.
-        check: called with the version before and the commit's actions before it is put; None: nothing is asked.
     """
 
     app: str = ""
@@ -114,7 +113,6 @@ class Write:
     deleted_rows: pa.Table | None = None
     written: Written | None = None
     keeps_rows: bool = True
-    check: Callable[[ReplayedLog, Sequence[Action]], None] | None = None
 
 
 class Tables:
@@ -589,8 +587,6 @@ class Tables:
         self.forget(path)
         log = snapshot.log
         actions = delta_log.with_row_ids(log, [*head, *actions], keeps_rows=write.keeps_rows)
-        if write.check is not None:
-            write.check(log, actions)
         made = delta_log.commit(self.storage, path, log.version + 1, actions)
         self._logs.note(path, log.after(made))
         keep_log_short(self.storage, path, log, snapshot.opened)

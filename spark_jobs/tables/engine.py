@@ -41,7 +41,7 @@ from spark_jobs.rules.step_results import (
     Replaced,
 )
 from spark_jobs.rules.verify import Reference, Verdict, Violations
-from spark_jobs.tables.delta_log import APPEND, Action, DeltaCommit, version_of
+from spark_jobs.tables.delta_log import APPEND, DeltaCommit, version_of
 from spark_jobs.tables.replayed_log import ReplayedLog
 
 
@@ -506,25 +506,6 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProposedCommit:
-    """A commit of a step of a batch, before it is put: its data files are written, and nobody sees them.
-
-    Attributes:
-        path: of the table.
-        step: see `delta_log.APPEND` and its siblings.
-        log: the version before.
-        actions: of the commit, as its lines.
-    """
-
-    path: str
-    step: str
-    log: ReplayedLog
-    actions: Sequence[Action]
-    plan: BatchPlan
-    table_schema: TableSchema
-
-
-@dataclass(frozen=True, kw_only=True)
 class TableContext:
     """Read-only context of one table during a run.
 
@@ -532,8 +513,6 @@ class TableContext:
         resumed: an earlier run may have written part of the current batch.
         begins_with: columns that the tables have from the first, where they don't exist yet; None: those of the files.
         replaces: data columns of the tables that these replace, with which policies compare; None: they replace none.
-        before_commit: called with each commit of ours of the current batch's steps, not with Spark's; what it raises
-            stops the commit.
     """
 
     dialect: Dialect
@@ -544,7 +523,6 @@ class TableContext:
     resumed: bool = True
     begins_with: Stored | None = None
     replaces: Schema | None = None
-    before_commit: Callable[[ProposedCommit], None] | None = None
 
     @property
     def spec(self) -> TableSpec:

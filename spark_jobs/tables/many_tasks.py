@@ -379,7 +379,6 @@ class ManyTasksEngine(TablesEngine):
         batch_context = BatchContext(
             tables=self.tables_of(context, layout.changes, layout.replica, layout.history), layout=layout,
             tier=context.tier, plan=plan, table_schema=table_schema, resumed=context.resumed,
-            before_commit=context.before_commit,
         )  # fmt: skip
         return TableWriter(batch_context)
 

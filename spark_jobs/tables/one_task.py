@@ -250,7 +250,6 @@ class OneTaskEngine(TablesEngine):
         return BatchContext(
             tables=self.tables, layout=context.layout, tier=context.tier, plan=plan, table_schema=table_schema,
             resumed=context.resumed,
-            before_commit=context.before_commit,
         )  # fmt: skip
 
     def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:

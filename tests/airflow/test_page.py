@@ -239,17 +239,6 @@ def test_upkeep_is_among_a_tables_runs_and_not_in_the_matrix(site: Site, users: 
     assert (body["table"]["state"], body["totals"]["rows_read"]) == ("attention", 9)
 
 
-def test_figures_of_features_are_lines(site: Site, users: dict[str, dict[str, str]]) -> None:
-    for run, seconds in (("a", 1.5), ("b", 2)):
-        figures = {"shadow.compared": 1, "shadow.seconds": seconds, "shadow.not_compared.held": 2}
-        moments = {"run_id": run, "started_at": "2023-11-14T22:10:00+00:00"}
-        site.ran("shop.good", {"status": "succeeded", "features": figures, **moments})
-    shown = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"]).json()["table"]
-    assert shown["features"] == ["shadow: 2 compared, 3.5 seconds"]
-    other = site.client.get("/api/v1/table?name=shop.bad", headers=users["viewer"]).json()["table"]
-    assert other["features"] == []
-
-
 def test_a_verification_says_which_constraints_rows_break(site: Site, users: dict[str, dict[str, str]]) -> None:
     message = "[VERIFY_VIOLATED] unique.email (email): 2 of 9 rows have the values of another row"
     done = JobResult(

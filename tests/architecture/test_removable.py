@@ -33,7 +33,6 @@ PACKAGES = ("airflow_gddl", "spark_jobs")
 _ASKING: dict[str, dict[str, Any]] = {
     "apply_exceptions": {"table": "control.awsdms_apply_exceptions"},
     "iceberg": {"iceberg": True},
-    "shadow": {"shadow": True},
     "consistent_cut": {},
     "capture": {"dialect": "debezium", "options": {"capture": {"connector": "postgresql"}}},
     "kafka": {"dialect": "debezium", "options": {"topic": "shop.t"}},
@@ -301,7 +300,7 @@ BOTH_SIDES = [
     room for room in ROOMS if (room.kind == "feature" and _ASKING[room.name]) or room.name == "snapshots"
 ]  # fmt: skip
 """Rooms that can be deleted on both sides. Options of `dialect: debezium` have the types of the other sources."""
-FIELDS = {"iceberg": "iceberg", "shadow": "shadow", "snapshots": "mode"}
+FIELDS = {"iceberg": "iceberg", "snapshots": "mode"}
 """The field of a row that asks for each of them; the others are known by the name of a table."""
 
 

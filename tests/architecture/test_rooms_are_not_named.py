@@ -113,8 +113,7 @@ def naming() -> dict[str, frozenset[str]]:
 
 EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "older jobs read newer specifications: fields stay in the class of the document (docs/decisions/rooms.md)": {
-        "airflow_gddl/contract/spec.py": "shadow",
-        "airflow_gddl/contract/table_spec.py": "iceberg initial_load shadow snapshots",
+        "airflow_gddl/contract/table_spec.py": "iceberg initial_load snapshots",
     },
     "a job's request is one union of types, which both sides decode (docs/decisions/rooms.md)": {
         "airflow_gddl/contract/actions.py": (
@@ -134,9 +133,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "airflow_gddl/cli/verify.py": "verify",
     },
     "the list of commands, so that one whose room is missing says so": {
-        "airflow_gddl/cli/commands.py": (
-            "adopt eject erase explain maintain move plan rebuild reload resync shadow verify"
-        ),
+        "airflow_gddl/cli/commands.py": ("adopt eject erase explain maintain move plan rebuild reload resync verify"),
     },
     "a DAG of upkeep, or a form of a DAG, asks for the action": {
         "airflow_gddl/dags/factory.py": "initial_load rebuild reload verify",
@@ -182,12 +179,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "spark_jobs/tables/many_tasks.py": "rebuild",
         "spark_jobs/tables/one_task.py": "rebuild",
         "spark_jobs/tables/rebuild.py": "rebuild",
-    },
-    "another thing of this name: the tables that a reload makes beside those in use": {
-        "spark_jobs/tables/engine.py": "shadow",
-        "spark_jobs/tables/many_tasks.py": "shadow",
-        "spark_jobs/tables/one_task.py": "shadow",
-        "spark_jobs/tables/rebuild.py": "shadow",
     },
     "another thing of this name: what is done with landed files, steps that are reported, Debezium's option": {
         "airflow_gddl/contract/extensions.py": "reload",
@@ -313,7 +304,6 @@ def test_what_names_a_room(room: str, source: str) -> None:
         ("plan", "plan = ledger.plan()"),
         ("verify", "verify(rows)"),
         ("snapshots", "snapshots = log.snapshots"),
-        ("shadow", 'text = "a shadow falls"'),
     ],
 )
 def test_what_names_none(room: str, source: str) -> None:

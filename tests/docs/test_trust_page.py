@@ -19,7 +19,6 @@ from airflow_gddl.metadata.loading import load
 from tests.harness.landing import write
 from tests.one_task.commands import gddl
 from tests.readers import reader_versions
-from tests.shadow import random_batches
 from tests.unit.pages import ROOT, page, section
 
 PAGE = page("trust.md")
@@ -115,45 +114,6 @@ def test_filters_of_the_readers_are_as_many_as_the_page_says() -> None:
         f"asked {len(reader_versions.filters())} filters on {['zero', 'eight'][len(reader_versions.KINDS) == 8]}"
         in PAGE
     )
-
-
-def test_figures_of_shadow_are_those_of_its_lane() -> None:
-    (block,) = re.findall(f"{re.escape(random_batches.BEGIN)}\n(.*?)\n{re.escape(random_batches.END)}", PAGE, re.DOTALL)
-    figures = (
-        r"([\d,]+) random batches compared, 0 differences; runs killed by SIGKILL [\d,]+ times at \d+ places, [\d,]+ "
-        r"of them with Spark, and broken off [\d,]+ times at \d+ steps; [\d,]+ more batches had been committed "
-        r"before the run that would have compared them; (seed \d+( and \d+)*, commit [0-9a-f]{12}(; |\.$))+\n\n"
-        r"Of these batches: "
-    )
-    found = re.match(figures + r"([a-z ]+ [\d,]+(, |\.$))+$", block, re.MULTILINE)
-    assert found, block
-    assert number(found[1]) > 0
-
-
-def test_the_lane_writes_its_block(tmp_path: Path) -> None:
-    found = random_batches.Found(
-        compared={f"0 s.t000 {n}" for n in range(1234)},
-        options=Counter({"history": 1100, "truncates": 7}),
-        counts={"shadow.not_compared.already_committed": 3.0},
-        broken=Counter({"plan": 7}),
-        killed=Counter({"before plan": 2, "Spark: before plan": 1, "after ledger": 4, "no write": 5}),
-    )
-    made = tmp_path / "trust.md"
-    made.write_text(PAGE)
-    lane = random_batches.Lane(5, until=0, found=found, commit="0123456789ab")
-    random_batches.write(made, random_batches.block([lane]))
-    assert (
-        "1,234 random batches compared, 0 differences; runs killed by SIGKILL 7 times at 2 places, 1 of them with "
-        "Spark, and broken off 7 times at 1 steps; 3 more batches had been committed before the run that would have "
-        "compared them; seed 5, commit 0123456789ab.\n\nOf these batches: history 1,100, truncates 7.\n"
-    ) in made.read_text()
-
-
-def test_reasons_of_shadow_are_those_of_the_code() -> None:
-    rooms = "\n".join(path.read_text() for path in (ROOT / "spark_jobs/features/shadow").glob("*.py"))
-    reasons = {row[0].strip("`") for row in table("Shadow") if row[0].startswith("`")}
-    assert {reason for reason in reasons if f'"{reason}"' not in rooms} == set()
-    assert len(reasons) == 10
 
 
 @pytest.fixture

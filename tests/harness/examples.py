@@ -11,7 +11,7 @@ import random
 from typing import TypeVar
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, is_hypothesis_test, seed, settings
+from hypothesis import HealthCheck, Phase, given, is_hypothesis_test, settings
 from hypothesis import strategies as st
 
 T = TypeVar("T")
@@ -38,12 +38,8 @@ def examples(default: int) -> int:
     return int(os.environ.get("GDDL_EXAMPLES", default))
 
 
-def drawn(strategy: st.SearchStrategy[T], count: int, of_seed: int | None = None) -> list[T]:
-    """`count` examples; a Spark job costs too much for one example alone, so they share jobs.
-
-    Args:
-        of_seed: the examples of this seed; null: as the profile says.
-    """
+def drawn(strategy: st.SearchStrategy[T], count: int) -> list[T]:
+    """`count` examples; a Spark job costs too much for one example alone, so they share jobs."""
     found: list[T] = []
 
     def collect(example: T) -> None:
@@ -51,10 +47,7 @@ def drawn(strategy: st.SearchStrategy[T], count: int, of_seed: int | None = None
 
     chosen = settings(max_examples=count, database=None, phases=[Phase.generate],
                       suppress_health_check=list(HealthCheck))  # fmt: skip
-    if of_seed is None:
-        chosen(given(strategy)(collect))()
-    else:
-        seed(of_seed)(settings(chosen, derandomize=False)(given(strategy)(collect)))()
+    chosen(given(strategy)(collect))()
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from typing import Any
 import pytest
 
 from airflow_gddl import Lake
-from airflow_gddl.cli import lake as lake_api
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from tests.harness import lake as harness
 
@@ -56,16 +54,6 @@ def test_status_is_that_of_the_command(project: Path, capsys: pytest.CaptureFixt
     assert list(found.to_pandas().columns) == found.column_names
     Lake(project).status()
     assert "FIELD_VALUE s.bad.delete" in capsys.readouterr().err, "an invalid row is named"
-
-
-def test_figures_of_features_are_a_map(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = lake_api.status_lines
-    figures = {"shadow.compared": 2.0, "shadow.seconds": 0.5}
-    monkeypatch.setattr(
-        lake_api, "status_lines", lambda *given: [replace(line, features=figures) for line in real(*given)]
-    )
-    found = Lake(project).status("s.t")
-    assert [dict(row["features"]) for row in found.to_pylist()] == [figures]
 
 
 def test_errors_are_rows_of_all_tables_or_of_a_code(project: Path) -> None:

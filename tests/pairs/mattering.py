@@ -13,7 +13,7 @@ _PLACED = "how rows are stored"
 _WAYS = "leads to equal rows by another way"
 
 FACTS: Mapping[str, str] = {
-    **dict.fromkeys(("cluster_by", "partition_by", "table_properties", "iceberg", "shadow", "options"), _PLACED),
+    **dict.fromkeys(("cluster_by", "partition_by", "table_properties", "iceberg", "options"), _PLACED),
     **dict.fromkeys(("description", "column_descriptions", "rename", "published"), _PLACED),
     **dict.fromkeys(("source_type", "region"), "facts of the change table"),
     **dict.fromkeys(("arrival", "again", "killed", "repair"), _WAYS),

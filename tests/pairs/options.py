@@ -43,7 +43,6 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
         {"good": Expectation(rule="n <> 4 or n is null", on="quarantine")},
         {"good": Expectation(rule="n <> 4", on="warn")},
     ),
-    "shadow": (None, True),
     "iceberg": (False, True, 3),
     "cluster_by": ((), ("v",)),
     "partition_by": ((), ("p",)),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
-from tests.harness.lake import Lake, Row, read
+from tests.harness.lake import Lake
 from tests.harness.strategies import Case
 from tests.oracle import replay
 from tests.spark.table_lines import by_engine, by_oracle, counts_of, differences, readable
@@ -27,14 +27,12 @@ def named(cases: Sequence[Case]) -> list[Case]:
 class Stage:
     """Attributes:
     wrong: what is wrong so far; a table found wrong is played no further.
-    read: all rows of the table at a path, for the oracle's judgement.
     """
 
     port: LocalPort
     lake: Lake
     cases: Sequence[Case]
     wrong: Wrong = field(default_factory=dict)
-    read: Callable[[str], Sequence[Row]] = read
 
     def playing(self, number: int) -> list[Case]:
         """Cases that have a run of this number and are right so far."""
@@ -49,7 +47,7 @@ class Stage:
     def judge(self, case: Case, number: int, result: JobResult | None) -> None:
         """Compare the table with the oracle, and the counts of a result with it."""
         outcome = replay(case.spec, case.runs[: number + 1])
-        found = differences(by_oracle(outcome, case.spec), by_engine(self.lake.layout(case.spec), self.read))
+        found = differences(by_oracle(outcome, case.spec), by_engine(self.lake.layout(case.spec)))
         if result is not None and counts_of(result) != outcome.counts[number]:
             found.append(f"counts {counts_of(result)}, not {outcome.counts[number]}")
         self.blame(case, f"after run {number}", found)

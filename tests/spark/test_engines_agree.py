@@ -1,27 +1,32 @@
-"""Both engines on the same files: the same tables, row for row, and each goes on with what the other has begun."""
+"""Both engines, and both ways of commit, on the same files: the same tables, row for row; each engine goes on with what
+the other has begun.
+"""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.actions import Rebuild
+from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import SchemaEvolution
+from airflow_gddl.contract.table_spec import CommitMethod, SchemaEvolution
+from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
-from tests.harness.examples import drawn, examples, rich
+from tests.harness.examples import at_random, drawn, examples, rich
 from tests.harness.lake import Lake
 from tests.harness.landing import FileForm, write
 from tests.harness.strategies import EVERYTHING, Case, Traits, cases, dense
 from tests.oracle import Run
 from tests.spark.breaking import Break, Breaker
 from tests.spark.playing import Stage, named, verify
-from tests.spark.table_lines import differences, everything
+from tests.spark.table_lines import differences, everything, readable
 
 SORTS = {
     "everything": (dense(replace(EVERYTHING, steps=True)), 3),
@@ -117,6 +122,62 @@ def test_existing_table_changes_its_engine(first: int, both: tuple[LocalPort, Lo
         stage.port = port
         verify(stage)
     assert not stage.wrong, "\n" + stage.report()
+
+
+COMMITTED: dict[str, Traits] = {
+    "partial": Traits(partial=True, ties=False, steps=True),
+    "composite": Traits(composite=True, numbered=True, renames=True),
+    "everything": EVERYTHING,
+    "conditions": Traits(conditions=True, renames=True),
+    "rescued": Traits(partial=True, rescues=True),
+    "keyless": Traits(keyless=True, bad_rows=True),
+    "truncates": Traits(truncates=True),
+    "generations": Traits(renames=True, reloads=True, most_reloads=3),
+    "plain": Traits(),
+}
+TOGETHER = 16
+"""Tables of one lake, which share their jobs."""
+
+
+def committed(count: int) -> list[Case]:
+    """Histories of all sorts in turn; some tables have deletion vectors, a change feed, partitions."""
+    runs = 10 if count > len(COMMITTED) else 2
+    sorts = [replace(traits, min_changes=8, max_changes=24, max_runs=runs) for traits in COMMITTED.values()]
+    drawn_of = [rich(cases(traits), -(-count // len(sorts))) for traits in sorts]
+    turns = [case for turn in zip(*drawn_of, strict=True) for case in turn]
+    return [_as_table(number, case) for number, case in enumerate(named(turns[:count]))]
+
+
+def _as_table(number: int, case: Case) -> Case:
+    feed = {"delta.enableChangeDataFeed": "true"} if number % 2 == 0 else {}
+    spec = replace(case.spec, size="large" if number % 3 == 0 else "small", table_properties=feed)
+    parted = replace(spec, partition_by=("n",))
+    if number % 4 == 1 and case.types.get("n") == "int64" and not check_table(parted):
+        spec = parted
+    return replace(case, spec=spec)
+
+
+@pytest.mark.timeout(12 * 3600)
+@pytest.mark.parametrize("count", [3, pytest.param(at_random(1_800), marks=pytest.mark.deep)])
+def test_commits_by_direct_and_by_merge_are_equal(count: int, tmp_path: Path) -> None:
+    """Some 10,000 batches of random histories, compared as above after each; every second lake by ranges of keys."""
+    chosen = committed(count)
+    for first in range(0, len(chosen), TOGETHER):
+        together, folder = chosen[first : first + TOGETHER], tmp_path / f"lake-{first}"
+        port = LocalPort("many", TaskBounds(batch=-1) if first // TOGETHER % 2 else TaskBounds())
+        lakes = {way: Lake(folder / way) for way in get_args(CommitMethod)}
+        for number in range(max(len(case.runs) for case in together)):
+            active = [case for case in together if number < len(case.runs)]
+            for way, lake in lakes.items():
+                for case in active:
+                    land(lake, case, number)
+                specs = [replace(case.spec, commit=way) for case in active]
+                done = lake.results(port, lake.job(specs, run_id=f"run-{number}"))
+                assert {(result.error, result.commit) for result in done.values()} == {(None, way)}
+            for case in active:
+                reported = [everything(lake.layout(case.spec), port.read) for lake in lakes.values()]
+                assert differences(*reported) == [], f"{readable(case)} after run {number}"
+        shutil.rmtree(folder)
 
 
 TEXTS: Mapping[str, Sequence[str]] = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import pytest
 
-from airflow_gddl.contract.errors import FatalError, SpecProblem
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import TableKind
 from airflow_gddl.contract.features import properties_of, with_properties
 from airflow_gddl.contract.features.iceberg import FEATURE
@@ -130,13 +130,6 @@ def test_other_versions_of_iceberg_are_refused(version: Any) -> None:
     (problem,) = check_table(built) if isinstance(built, TableSpec) else built
     assert problem.path == ("iceberg",)
     assert problem.remedy == "write true (version 2), 3 or false"
-
-
-def test_a_wrong_share_of_shadow_is_one_problem() -> None:
-    built = validation.TABLE.build({"table": "s.t", "keys": ["id"], "shadow": "half"})
-    (problem,) = cast("tuple[SpecProblem, ...]", built)
-    assert (problem.code, problem.path) == ("FIELD_TYPE", ("shadow",))
-    assert problem.remedy.endswith("or true")
 
 
 def test_tables_ask_for_row_tracking_alone_where_iceberg_has_version_3() -> None:

@@ -1,7 +1,7 @@
 """Features that a row switches on: what both sides know of each, a module for each with its `FEATURE`.
 
 The module of a feature is found in this package by its name, which `spark_jobs.features` has a package of, too: what a
-job does for it. A field of `TableSpec` or `TierSpec` that belongs to a feature is marked with its name.
+job does for it. A field of `TableSpec` that belongs to a feature is marked with its name.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ class FeatureDescriptor(OwnCodes):
     """What both sides know of a feature.
 
     Attributes:
-        is_used: whether a row of a tier uses it.
+        is_used: whether a row uses it.
         check_values: problems of single values of a row, also of defaults; None: there are none.
         check: further problems of a row; None: there are none.
-        check_tier: problems of a tier.
         remedies: by field, remedy for a value of the wrong type.
         tier: function of a row that uses it and of its tier that gives the tier by which its tables are written.
         properties: function of a row that gives properties of its Delta tables of the kinds in `reads`; empty where the
@@ -40,10 +39,9 @@ class FeatureDescriptor(OwnCodes):
         without: what a job without airflow-gddl does not do for a row that uses it, as a sentence.
     """
 
-    is_used: Callable[[TableSpec, TierSpec], bool]
+    is_used: Callable[[TableSpec], bool]
     check_values: Callable[[TableSpec], Iterable[SpecProblem]] | None = None
     check: Callable[[TableSpec], Iterable[SpecProblem]] | None = None
-    check_tier: Callable[[TierSpec], Iterable[SpecProblem]] = lambda _tier: ()
     remedies: Mapping[str, Callable[[object], str]] = field(default_factory=dict)
     tier: Callable[[TableSpec, TierSpec], TierSpec] = lambda _spec, tier: tier
     properties: Callable[[TableSpec], Mapping[str, str]] = lambda _spec: {}
@@ -67,9 +65,9 @@ def features() -> Mapping[str, FeatureDescriptor]:
     return dict(zip(names, (cast("FeatureDescriptor", one) for one in found), strict=True))
 
 
-def used_by(spec: TableSpec, tier: TierSpec) -> Mapping[str, FeatureDescriptor]:
-    """Features of this installation that a row of a tier uses."""
-    return {name: one for name, one in features().items() if one.is_used(spec, tier)}
+def used_by(spec: TableSpec) -> Mapping[str, FeatureDescriptor]:
+    """Features of this installation that a row uses."""
+    return {name: one for name, one in features().items() if one.is_used(spec)}
 
 
 def properties_of(spec: TableSpec, kind: TableKind) -> dict[str, str]:
@@ -85,18 +83,18 @@ def with_properties(spec: TableSpec) -> TableSpec:
 
 def folders(lake: str, spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
     """By format, folders of the metadata that the row's features make of one of its tables for other readers."""
-    used = used_by(spec, TierSpec()).values()
+    used = used_by(spec).values()
     return {one.shown_as: one.folder(lake, spec, kind) for one in used if one.folder is not None}
 
 
-def lacking(spec: TableSpec | TierSpec) -> Iterator[tuple[str, str]]:
+def lacking(spec: TableSpec) -> Iterator[tuple[str, str]]:
     """Fields that ask for a feature that this installation lacks, each with the feature."""
-    for name, feature in _OF_ROWS if isinstance(spec, TableSpec) else _OF_TIERS:
+    for name, feature in _FIELDS:
         if getattr(spec, name) and feature not in features():
             yield name, feature
 
 
-def missing_features(spec: TableSpec | TierSpec) -> Iterator[SpecProblem]:
+def missing_features(spec: TableSpec) -> Iterator[SpecProblem]:
     """`FEATURE_MISSING` for each field that asks for a feature that this installation lacks."""
     for name, feature in lacking(spec):
         message = f"this installation lacks the feature {feature}"
@@ -104,8 +102,5 @@ def missing_features(spec: TableSpec | TierSpec) -> Iterator[SpecProblem]:
         yield SpecProblem("FEATURE_MISSING", (name,), getattr(spec, name), message, remedy)
 
 
-_OF_ROWS, _OF_TIERS = (
-    tuple((one.name, one.metadata[FEATURE]) for one in fields(kind) if FEATURE in one.metadata)
-    for kind in (TableSpec, TierSpec)
-)
+_FIELDS = tuple((one.name, one.metadata[FEATURE]) for one in fields(TableSpec) if FEATURE in one.metadata)
 """Fields of features, each with the feature."""

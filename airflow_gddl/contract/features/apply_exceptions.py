@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from airflow_gddl.contract.endings import FILES, Ending
 from airflow_gddl.contract.features import FeatureDescriptor
-from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.spec import TableSpec
 
 EXCEPTIONS_CODE = "SOURCE_EXCEPTIONS"
 _DAY = 86_400.0
 
 
-def is_used(spec: TableSpec, _tier: TierSpec) -> bool:
+def is_used(spec: TableSpec) -> bool:
     return spec.name_in_source.lower().endswith(".awsdms_apply_exceptions")
 
 

@@ -38,7 +38,7 @@ def format_version(spec: TableSpec) -> int:
     return V2 if spec.iceberg is True else int(spec.iceberg)
 
 
-def is_used(spec: TableSpec, _tier: TierSpec) -> bool:
+def is_used(spec: TableSpec) -> bool:
     return bool(spec.iceberg)
 
 

@@ -87,7 +87,6 @@ function facts({ table, totals, now, paused }) {
     table.error ? fact("Error", el("span", { class: "error" }, errorText(table.error))) : null,
     table.attention.length ? fact("Attention", table.attention.map((code) => el("p", { class: "remedy" }, el("b", {}, code), `: ${table.remedies[code]}`))) : null,
     totals && totals.late_ignored ? fact("Late changes", `${count(totals.late_ignored)} ignored in the runs below: the stored rows are newer`) : null,
-    table.features.length ? fact("Features", table.features.join("; ")) : null,
     fact("Lag", table.lag === null ? "not known" : `${duration(table.lag)} since the newest source commit applied`),
     fact("Up to date", table.as_of === null ? "never" : `as of ${moment(table.as_of)}, ${ago(table.as_of, now)}; allowed: ${allowed}`),
     fact("Complete until", complete(table)),

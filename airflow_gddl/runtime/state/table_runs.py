@@ -17,7 +17,7 @@ from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
 from airflow_gddl.contract.idle_runs import is_idle
-from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult, summed_figures
+from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult
 from airflow_gddl.runtime.state.endings import ENDINGS, LOST_CODE, SOURCE_CODE, VERIFY_CODE
 
 
@@ -62,7 +62,7 @@ class RunFact(NamedTuple):
         listed: when these were last listed, seconds since the epoch; null if none was skipped.
         replayed: rows that it took out of the quarantine to process them again; `quarantined` counts those that it
             put back.
-        features, place: see `JobResult`.
+        place: see `JobResult`.
     """
 
     started: float
@@ -86,7 +86,6 @@ class RunFact(NamedTuple):
     not_listed_days: int = 0
     listed: float | None = None
     replayed: int = 0
-    features: Mapping[str, float] = {}
     place: str = ""
 
     @property
@@ -127,7 +126,6 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         not_listed_days=result.not_listed_days,
         listed=seconds_of(result.listed_in_full_at),
         replayed=result.rows_read if result.action == "errors_replay" and result.status != "failed" else 0,
-        features=dict(result.features),
         place=result.place,
     )
 
@@ -156,7 +154,6 @@ class TableRecord:
         counted, counted_files: rows and files, and files alone, that were in quarantine when a run or an erasure last
             counted them in the errors table, and `counted_at`, when it began; None: none did.
         late_ignored: changes that these runs ignored as late.
-        features: figures of features in these runs, see `JobResult.features`.
         commit: newest source commit ever applied.
         complete: start of the newest run that did not fail: all that had landed by then is applied.
         succeeded: start of the newest run that did something and did not fail.
@@ -193,7 +190,6 @@ class TableRecord:
     missing_from: float | None = None
     detected: Mapping[str, float] = field(default_factory=dict)
     settled: Mapping[str, float] = field(default_factory=dict)
-    features: Mapping[str, float] = field(default_factory=dict)
     lost: str = ""
 
     @property
@@ -236,7 +232,6 @@ class TableRecord:
             older=older,
             quarantined=left_in_quarantine((run for run in kept if run.started > since), self.counted or 0),
             late_ignored=sum(run.late_ignored for run in kept),
-            features=summed_figures(run.features for run in kept),
         )
 
     def after(self, result: JobResult, now: float, airflow: tuple[str, ...] = (), *, whole: bool = True) -> TableRecord:
@@ -377,7 +372,6 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
         error=error,
         loose=1,
         late_ignored=fact.late_ignored,
-        features=fact.features,
         changed_since=good,
         changing_runs=0 if good is None else 1,
     )

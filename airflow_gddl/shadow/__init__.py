@@ -1,1 +1,0 @@
-"""Differences that shadow has found: shown, and decided (docs/trust.md, Shadow)."""
