@@ -55,15 +55,15 @@ What only the change table knew is archived: it stays there with generation 0 an
 TRUNCATE, a new snapshot, a lost replication slot or a wrong type, once the old files are out of the landing folder.
 Where rows, columns or changes would go, it says which and asks; --yes answers.
 
-With --since and --until only files that landed in this time are read again: restored, mended, or written again at the
-source. All other files keep what they gave. Files that no run has taken yet wait for the next one."""
+With --since and --until only change files that landed in this time are read again: restored, mended, or written again
+at the source. What they hold besides is added, and what they hold no more stays. Files that wait are loaded, too."""
 _RESYNC = """Load tables again from the files that are there now, and compare them with the source.
 
 The tables are replaced only if they are no further from the source than before; the command fails while they differ.
 
 With --key, --from and --to, or --differences no table is replaced: these rows are read from the source, and take the
 place of the table's; a row that the source lacks is deleted. Changes that come later are applied to them."""
-_LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived", "replaced")
+_LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
 _DISTANCES = ("rows", "appear", "vanish", "change", "far_before", "far_after")
 _READ = ("rows", "absent", "files")
 _KEY_INVALID = "RESYNC_KEY_INVALID"
@@ -132,7 +132,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         done = perform(cli, request)
         done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
     if not json:
-        show_reloads(cli.screen, done.outcome.results)
+        (job.show_runs if since or until else show_reloads)(cli.screen, done.outcome.results)
     job.show_troubles(cli, done.outcome)
     failed = any(result.status == "failed" for result in done.outcome.results)
     raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
@@ -239,7 +239,7 @@ rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC
 
 def show_reloads(screen: Screen, results: Sequence[JobResult]) -> None:
     """What each table was loaded from, and what it gained and lost."""
-    titles = ("files", "rows before", "rows", "appeared", "vanished", "changed", "archived", "replaced")
+    titles = ("files", "rows before", "rows", "appeared", "vanished", "changed", "archived")
     show_counts(screen, titles, results, lambda result: _counts(result, "reload", _LOSSES))
     for result in results:
         missing_columns = (job.answer(result).get("reload") or {}).get("columns")

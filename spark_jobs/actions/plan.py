@@ -10,7 +10,8 @@ from airflow_gddl.contract.actions import Plan
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.sources import reads_of
 from spark_jobs.actions.rebuild_run import reads_changes, require_possible
-from spark_jobs.actions.reload_run import rebuild_batches, reload_batches, require_whole_tables
+from spark_jobs.actions.reload import with_files_of
+from spark_jobs.actions.reload_run import rebuild_batches, reload_batches
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_no_other_table
 from spark_jobs.batch.pending import batches_ahead, looked, wants_source_load
@@ -69,8 +70,9 @@ def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Di
         context = run.context_here()
         require_no_other_table(context, ledger)
         context.erasures.keys()
-        if LandingRange.of(options) is not None:
-            _require_whole_tables(run, ledger)
+        if (landed := LandingRange.of(options)) is not None:
+            discovery = with_files_of(run, ledger, landed)
+            return _described(run, batches_ahead(run, ledger.plan(), ledger.state, discovery)), discovery
         batches, discovery = reload_batches(run, totals)
     else:
         require_possible(run, ledger)
@@ -99,15 +101,6 @@ def _require_loadable(run: TableRun, ledger: Ledger, discovery: Discovery) -> No
         require_sound_tables(run, run.context(), ledger)
     if ledger.plan() is None:
         notices.require_generations(discovery, run.spec.table)
-
-
-def _require_whole_tables(run: TableRun, ledger: Ledger) -> None:
-    try:
-        require_whole_tables(run, run.context_here(), ledger)
-    except DeclinedError:
-        if run.in_one_task:
-            raise
-        require_whole_tables(run, run.context(), ledger)
 
 
 def _described(run: TableRun, batches: Iterable[tuple[BatchPlan, bool]]) -> list[dict[str, Any]]:

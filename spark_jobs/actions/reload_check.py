@@ -24,15 +24,13 @@ class Replacement(Replaced):
     Attributes:
         files: that were read.
         columns: of the live replica that the new one lacks.
-        archived: changes that no file holds; `replaced`: those of them in whose place a file of the time that is
-            reloaded holds another.
+        archived: changes that no file holds.
         far_before, far_after: keys that differ from the source; null without a connection to it.
     """
 
     files: int
     columns: tuple[str, ...] = ()
     archived: int = 0
-    replaced: int = 0
     far_before: int | None = None
     far_after: int | None = None
 
@@ -45,7 +43,7 @@ class Replacement(Replaced):
         return [
             *([f"{rows} of {self.rows_before} rows"] if rows else []),
             *([f"{len(self.columns)} columns ({shown})"] if self.columns else []),
-            *([f"{gone} changes that no file holds"] if (gone := self.archived - self.replaced) else []),
+            *([f"{self.archived} changes that no file holds"] if self.archived else []),
         ]
 
 
@@ -77,7 +75,7 @@ def check(
         FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table differs from the source in more keys.
             `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may. As `url_of`.
     """
-    unread = sorted(path for path, entry in files.items() if entry.state == "unreadable" and plan.landed is None)
+    unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
     if unread and plan.resync:
         raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
     engine, layout = request.live.engine, request.live.layout
@@ -92,23 +90,14 @@ def check(
     losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
     if losses and not plan.confirmed:
         files_there = f"the {replacement.files} files that are there hold {replacement.rows} rows"
-        if plan.landed is not None:
-            files_there = f"with the {replacement.files} files that landed {plan.landed} it has {replacement.rows} rows"
         raise FatalError(
             "RELOAD_UNCONFIRMED",
             f"{run.spec.table}: {files_there}; the table would lose {'; '.join(losses)}",
             where=layout.landing,
-            remedy=f"if that is right, `gddl reload --from-files --yes {_option(plan)}--table {run.spec.table}`: the "
+            remedy=f"if that is right, `gddl reload --from-files --yes --table {run.spec.table}`: the "
             "change table keeps the changes as archived ones; the tables are unchanged",
         )
     return replacement
-
-
-def _option(plan: BatchPlan) -> str:
-    """Options `--since` and `--until` of a reload of a time, as text for a command."""
-    landed = plan.landed
-    given = () if landed is None else (("--since", landed.since), ("--until", landed.until))
-    return "".join(f"{name} {moment} " for name, moment in given if moment)
 
 
 def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: int, archived: Archived) -> Replacement:
@@ -120,7 +109,7 @@ def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: 
         dropped = tuple(c.name for c in engine.tables.data_columns(layout.replica) if c.name.lower() not in kept)
         columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
     return Replacement(
-        files=files, columns=dropped, archived=sum(archived.by_file.values()), replaced=archived.replaced,
+        files=files, columns=dropped, archived=sum(archived.by_file.values()),
         **asdict(work.compared(columns)),
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
-from spark_jobs.batch.pending import Batch, PendingWork, batches_ahead, files_changed, moment
+from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment
 from spark_jobs.batch.read import ReadBatch, read
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import TableSession
@@ -31,14 +31,11 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.pipeline import process_pending, require_sound_tables
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.generations import Recorded, reconstruct
-from spark_jobs.plan.identity import require_same_identity, reselected_columns
-from spark_jobs.plan.landing_range import LandingRange
+from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.planned_batch import (
     BatchCommit,
     BatchPlan,
@@ -48,9 +45,6 @@ from spark_jobs.plan.planned_batch import (
     floors_with_times,
     is_small,
 )
-from spark_jobs.plan.range_files import RangeFiles, SharedPlaces, require_ordered
-from spark_jobs.plan.range_files import seed as seed_of_range
-from spark_jobs.plan.range_files import state_after as state_of_range
 from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
 from spark_jobs.plan.sweeps import SweepRule, sweep_state
@@ -59,7 +53,7 @@ from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
-from spark_jobs.rules.step_results import Archived, Rebuilt
+from spark_jobs.rules.step_results import Rebuilt
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
 from spark_jobs.tables.places import DeclinedError, LargeBatchError
@@ -216,10 +210,6 @@ def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
     return replace(run, layout_override=layout, spec=replace(run.spec, partition_by=()))
 
 
-def range_files(table: str, landed: LandingRange, live: Ledger, fresh: Ledger) -> RangeFiles:
-    return RangeFiles(table=table, landed=landed, known=live.all_entries(), done=frozenset(fresh.all_entries()))
-
-
 def is_sealed(fresh: Ledger) -> bool:
     """Whether the shadow table has all files: only the swap is left."""
     last = fresh.last_commit()
@@ -251,18 +241,14 @@ def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPl
         FatalError: `NOTHING_TO_REFRESH`; as `notices.require_known_generations`.
     """
     ledger = run.ledger()
-    begun, landed = ledger.plan(), LandingRange.of(run.job.options)
-    begun = begun if begun is not None and begun.mode == "refresh" and begun.landed == landed else None
+    begun = ledger.plan()
+    begun = begun if begun is not None and begun.mode == "refresh" else None
     shadow = shadow_of(run, begun or new_plan(run, ledger))
     fresh = shadow.ledger()
     discovery = shadow.discover(fresh)
     if begun is not None and is_sealed(fresh):
         return [(begun, True)], discovery
-    if landed is None:
-        discovery = by_ledger(run, ledger, discovery, totals)
-    else:
-        files = range_files(run.spec.table, landed, ledger, fresh)
-        discovery = replace(discovery, waiting=tuple(files.remaining(discovery.waiting)))
+    discovery = by_ledger(run, ledger, discovery, totals)
     if not discovery.waiting and fresh.state.batch <= 1:
         raise nothing_to_reload(run.spec.table, run.layout.landing)
     state = fresh.state if fresh.state.batch else seed(ledger.state, None, run.dialect)
@@ -285,10 +271,6 @@ class _Reload:
     def recorded(self) -> Recorded | None:
         """Generations by the change table, where the ledger is lost."""
         return recorded_files(self.live, self.ledger.state)
-
-    def range_files(self, fresh: Ledger) -> RangeFiles:
-        """Of a reload of a time; `fresh`: the ledger of the shadow table."""
-        return range_files(self.run.spec.table, self.plan.landed or LandingRange(), self.ledger, fresh)
 
     @property
     def shadow(self) -> TableRun:
@@ -319,7 +301,7 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
         ledger, context = run.ledger(), run.context()
         require_no_other_table(context, ledger)
         context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
-        plan = _planned(run, context, ledger, claim, outcome)
+        plan = _planned(run, context, ledger, claim)
         run.report("plan", plan.number)
         checked = _carry_out(_Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
     run.report("done", outcome.batches, outcome.rows_read)
@@ -333,60 +315,23 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
     )
 
 
-def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim, outcome: RunTotals) -> BatchPlan:
+def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim) -> BatchPlan:
     """The plan of this reload, written; one that has begun to exchange tables goes on as it was asked for.
 
     Raises:
-        FatalError: as `_with_check`; of a time as `require_whole_tables`.
+        FatalError: as `_with_check`.
     """
     plan, options = ledger.plan(), run.job.options
     if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
         ledger.drop_plan()
         plan = None
-    requested, landed = options.reloads, LandingRange.of(options)
     begun = plan if plan is not None and plan.mode == "refresh" else None
-    if begun is not None and (begun.swapping or not requested):
+    if begun is not None and (begun.swapping or not options.reloads):
         return begun
-    if begun is not None and begun.landed != landed:
-        _forget(_Reload(run=run, live=context, ledger=ledger, plan=begun, claim=claim))
-        begun, plan = None, ledger.plan()
-    if landed is not None and begun is None:
-        plan = _finished(run, ledger, claim, outcome)
-        require_whole_tables(run, context, ledger)
     new = _with_check(begun or new_plan(run, ledger, plan, context), run)
     claim.check()
     ledger.write_plan(new)
     return new
-
-
-def _finished(run: TableRun, ledger: Ledger, claim: Claim, outcome: RunTotals) -> BatchPlan | None:
-    """Finish a started batch, whose changes may be in the change table, and load nothing else."""
-    plan = ledger.plan()
-    if plan is None:
-        return None
-    found, paths = run.discover(ledger), {file.path for file in plan.files}
-    waiting = tuple(file for file in found.waiting if file.path in paths)
-    seen = PendingWork(state=ledger.state, discovery=replace(found, waiting=waiting, listed_in_full_at=None))
-    process_pending(run, claim, seen, outcome)
-    outcome.mode = "refresh"
-    ledger.look_again()
-    return ledger.plan()
-
-
-def require_whole_tables(run: TableRun, context: TableContext, ledger: Ledger) -> None:
-    """Of a reload of a time, which keeps what all other files gave.
-
-    Raises:
-        FatalError: as `require_same_identity` and `require_sound_tables`; `RANGE_NOT_KNOWN`, `RANGE_UNORDERED`.
-    """
-    spec, state = run.spec, ledger.state
-    require_same_identity(spec, state)
-    require_sound_tables(run, context, ledger)
-    if state.keys is None or not has_all_changes(spec, context.storage, context.layout, ledger):
-        what = f"{spec.table}: the change table is not whole, so it is not known what the other files gave"
-        raise FatalError("RANGE_NOT_KNOWN", what, remedy=f"`gddl rebuild --table {spec.table}`, then reload the time")
-    schema = plan_batch(run.dialect, (), context.stored_columns(), state).table_schema
-    require_ordered(schema, state, of_log=run.dialect.log_positions)
 
 
 def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
@@ -396,11 +341,11 @@ def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
         FatalError: as `require_connection`.
     """
     options = run.job.options
-    load, landed = options.load, LandingRange.of(options)
+    load = options.load
     is_resync = isinstance(load, Resync)
     connection, confirmed = require_connection(run) if is_resync else "", isinstance(load, Reload) and load.confirmed
     return replace(plan, resync=is_resync, source_connection=connection, confirmed=confirmed,
-                   archives=run.job.options.reloads and landed is None, landed=landed)  # fmt: skip
+                   archives=run.job.options.reloads)  # fmt: skip
 
 
 def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
@@ -420,7 +365,7 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
     done = work.live.engine.rebuild(request).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, discovery = _swept(work, fresh)
-    if state.swept < state.generation and work.plan.landed is None:
+    if state.swept < state.generation:
         outcome.revisit = True
         outcome.warn(notices.of_sweep("pending", state, discovery))
     _commit(work, fresh, request, done.rows)
@@ -436,12 +381,10 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
         raise nothing_to_reload(work.run.spec.table, work.live.layout.landing)
     work.run.report("staged", work.plan.number, outcome.rows_read)
     files, before = fresh.all_entries(), work.ledger.state
-    if work.plan.landed is not None:
-        work.range_files(fresh).require_read(files)
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
     request = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
-        archives=_archives(work, table_schema), archives_read=work.plan.landed is not None,
+        archives=_archives(work, table_schema),
         floors=_floors(work, fresh.state),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
@@ -450,7 +393,7 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
     if work.plan.swapping:
         return request, fresh, None
     _require_all_changes(work, request, fresh.state)
-    checked = _checked(work, request, fresh) if work.plan.archives or work.plan.landed else None
+    checked = _checked(work, request, fresh) if work.plan.archives else None
     return request, fresh, checked
 
 
@@ -462,8 +405,6 @@ def _archives(work: _Reload, table_schema: TableSchema) -> Rewrite | None:
 
 def _floors(work: _Reload, state: TableState) -> tuple[GenerationFloor, ...]:
     """What was ingested before each generation, in the order that the new tables have."""
-    if work.plan.landed is not None:
-        return work.ledger.state.floors
     if not work.plan.archives:
         return state.floors
     held = Recorded(work.live.engine.contents(work.shadow_context).recorded_files())
@@ -478,8 +419,6 @@ def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replaceme
     """
     try:
         archived = work.live.engine.rebuild(request).archived()
-        if work.plan.landed is not None:
-            _require_decided(work, request.table_schema, fresh, archived)
         checked = check(work.run, work.plan, request, fresh.all_entries(), archived)
     except (DeclinedError, FatalError):
         raise
@@ -488,24 +427,6 @@ def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replaceme
         raise
     work.run.report("checked", work.plan.number)
     return checked
-
-
-def _require_decided(work: _Reload, schema: TableSchema, fresh: Ledger, archived: Archived) -> None:
-    """Of a reload of a time: what the files of other times would give beside what these hold now has to be known.
-
-    Raises:
-        FatalError: as `RangeFiles.require_sole_source`, `require_known_lists` and `require_uncut`.
-    """
-    engine, files = work.live.engine, work.range_files(fresh)
-    recorded = list(engine.contents(work.live).recorded_files())
-    files.require_sole_source(archived.by_file, recorded)
-    if schema.shared_places:
-        places = SharedPlaces(
-            file_order=schema.file_order, changed={*archived.by_file, *archived.added}, fresh=fresh.all_entries(),
-            recorded=engine.contents(work.shadow_context).recorded_files(),
-        )  # fmt: skip
-        files.require_known_lists(places, recorded)
-    files.require_uncut(archived.by_file, cut_before(work.run.runtime.storage, work.run.layout.state))
 
 
 def _require_all_changes(work: _Reload, request: RebuildRequest, fresh: TableState) -> None:
@@ -534,9 +455,10 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
     run, context = work.shadow, work.shadow_context
     ledger = run.ledger()
     if ledger.state.batch == 0:
-        ledger.commit(_empty_commit(work, _seed(work, ledger)))
+        state = seed(work.ledger.state, work.recorded, run.dialect, archives=work.plan.archives)
+        ledger.commit(_empty_commit(work, state))
     if not is_sealed(ledger):
-        discovery = _with_known_generations(work, ledger, run.discover(ledger, wait="idle"), outcome)
+        discovery = _with_known_generations(work, run.discover(ledger, wait="idle"), outcome)
         outcome.warn(notices.of_unsettled(discovery.unsettled))
         _require_unchanged(work, ledger, discovery)
         _require_settled(work, discovery.unsettled)
@@ -544,7 +466,7 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
             run=run, context=context, ledger=ledger, claim=work.claim, totals=outcome, discovery=discovery,
             limits=run.limits,
         )  # fmt: skip
-        while (plan := _next_plan(table, keeps_repeats=work.plan.landed is not None)) is not None:
+        while (plan := _next_plan(table)) is not None:
             work.claim.check()
             before, table.discovery = table.discovery, table.discovery.without(plan)
             table.suit(few_rows=is_small(plan, ledger.state))
@@ -565,23 +487,7 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
         return None, ledger
-    state = _moved_on(work, ledger.state)
-    return plan_batch(work.run.dialect, (), context.stored_columns(), state).table_schema, ledger
-
-
-def _moved_on(work: _Reload, fresh: TableState) -> TableState:
-    """The live state once the files are read again, without what the swap gives it."""
-    return fresh if work.plan.landed is None else state_of_range(work.ledger.state, fresh, work.plan.batch_id)
-
-
-def _seed(work: _Reload, fresh: Ledger) -> TableState:
-    """State that the ledger of the shadow table begins with."""
-    state = work.ledger.state
-    if work.plan.landed is None:
-        return seed(state, work.recorded, work.run.dialect, archives=work.plan.archives)
-    found = work.shadow.discover(fresh)
-    _require_settled(work, found.unsettled)
-    return seed_of_range(state, {file.path for file in work.range_files(fresh).remaining(found.waiting)})
+    return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
 
 
 def _require_loads(work: _Reload, delivered: ReadBatch) -> None:
@@ -596,7 +502,7 @@ def _require_loads(work: _Reload, delivered: ReadBatch) -> None:
         raise notices.unread_load(work.run.spec.table, bad)
 
 
-def _next_plan(table: TableSession, *, keeps_repeats: bool) -> BatchPlan | None:
+def _next_plan(table: TableSession) -> BatchPlan | None:
     ledger = table.ledger
     plan = ledger.plan()
     if plan is None:
@@ -604,7 +510,7 @@ def _next_plan(table: TableSession, *, keeps_repeats: bool) -> BatchPlan | None:
         plan = next_batch(table.discovery.waiting, limits=table.limits, state=ledger.state, now=now)
         if plan is not None:
             # A user asked for all that the files say.
-            plan = replace(plan, sweep=False, releases=True, keeps_repeats=keeps_repeats)
+            plan = replace(plan, sweep=False, releases=True)
             ledger.write_plan(plan)
     return plan
 
@@ -619,8 +525,7 @@ def _require_unchanged(work: _Reload, ledger: Ledger, discovery: Discovery) -> N
 
 def _require_settled(work: _Reload, unsettled: Iterable[str]) -> None:
     """Replace no table by one that lacks rows of files that are written again: they are in the table now."""
-    replaces = work.plan.archives or work.plan.landed is not None
-    known = work.ledger.all_entries() if replaces and not work.plan.swapping else {}
+    known = work.ledger.all_entries() if work.plan.archives and not work.plan.swapping else {}
     again = sorted(path for path in unsettled if path in known and known[path].state == "committed")
     if again:
         _forget(work)
@@ -639,9 +544,7 @@ def _empty_commit(work: _Reload, state: TableState) -> BatchCommit:
     return BatchCommit(number=state.batch, plan=plan, files=(), state=state)
 
 
-def _with_known_generations(work: _Reload, fresh: Ledger, discovery: Discovery, outcome: RunTotals) -> Discovery:
-    if work.plan.landed is not None:
-        return replace(discovery, waiting=tuple(work.range_files(fresh).remaining(discovery.waiting)))
+def _with_known_generations(work: _Reload, discovery: Discovery, outcome: RunTotals) -> Discovery:
     if work.recorded is not None:
         return by_change_table(discovery, work.recorded, outcome)
     return by_ledger(work.run, work.ledger, discovery, outcome, archives=work.plan.archives)
@@ -651,11 +554,7 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
     """The live ledger takes over the rows and the state of the shadow ledger."""
     work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
-    if work.plan.landed is None:
-        entries = tuple(replace(entry, batch=work.plan.number) for entry in rows.values())
-    else:
-        files = work.range_files(fresh)
-        entries = tuple(files.entry(entry, work.plan.number) for entry in rows.values())
+    entries = tuple(replace(entry, batch=work.plan.number) for entry in rows.values())
     if work.plan.archives:
         entries += _forgotten(work, rows)
     highest = highest_sequence(before, fresh.state)
@@ -663,8 +562,7 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
         max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
         delta_versions=versions_of(work.live.engine, work.live.layout), baseline=None,
-        foreign=before.foreign if work.plan.landed else (),
-        foreign_changes=before.foreign_changes and work.plan.landed is not None,
+        foreign=(), foreign_changes=False,
         generation_floor=tuple(floor.sequence for floor in request.floors),
         generation_times=tuple(floor.commit_ts for floor in request.floors),
         tombstones_purged_at=before.tombstones_purged_at,
@@ -681,8 +579,6 @@ def _forgotten(work: _Reload, present: Mapping[str, FileEntry]) -> tuple[FileEnt
 
 
 def _swept(work: _Reload, fresh: Ledger) -> tuple[TableState, Discovery]:
-    if work.plan.landed is not None:  # what is swept stays so, and what waits for its sweep
-        return _moved_on(work, fresh.state), Discovery()
     rule = SweepRule.of(work.run.spec)
     return sweep_after_reload(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
 

@@ -12,7 +12,6 @@ from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.applied_settings import AppliedSettings
 from spark_jobs.plan.baseline import Baseline
-from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.source_snapshots import KnownSnapshots
 
 FileState = Literal["committed", "unreadable"]
@@ -85,8 +84,6 @@ class FileEntry:
         schema: index into `TableState.schemas`; null when unreadable.
         state: `unreadable` files are tried again when they change.
         reopens: an unreadable load that would have opened a generation; the version that can be read does.
-        landed: last modification of the first version that reloads of a time have replaced, or of this one; None: none
-            has read the file. Where it is set, no change of an earlier version counts.
     """
 
     path: str
@@ -106,7 +103,6 @@ class FileEntry:
     max_commit_ts: str | None = None
     schema: int | None = None
     reopens: bool = False
-    landed: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,8 +191,6 @@ class BatchPlan:
         dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
         drops: of a rebuild: columns that the tables lose for good.
         archives: of a reload: changes that no file holds no longer count.
-        landed: of a reload: only files that landed in this time are read, and only their changes are archived; None:
-            all files.
         confirmed: of a reload: also where rows, columns or changes of the tables go.
         released: a user has released the sweep, for any share of rows.
         shard: short name of the source whose files these are, where the table has several; else empty.
@@ -204,8 +198,6 @@ class BatchPlan:
         unlocks: a column becomes text in this batch, so that it may hold values that are in quarantine.
         truncates: as the batch leaves them in the ledger, where it changes them; null otherwise.
         releases: a user has released the truncates of its files.
-        keeps_repeats: of a reload of a time: changes that other files have, too, are appended for each of these, unless
-            changes share places.
         holds: a batch without files that only notes this.
     """
 
@@ -230,13 +222,11 @@ class BatchPlan:
     dropped: str = ""
     drops: tuple[str, ...] = ()
     archives: bool = False
-    landed: LandingRange | None = None
     confirmed: bool = False
     interrupted: BatchPlan | None = None
     unlocks: bool = False
     truncates: tuple[Truncate, ...] | None = None
     releases: bool = False
-    keeps_repeats: bool = False
     holds: HeldTruncate | None = None
 
     @property

@@ -17,10 +17,8 @@ from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import (
     changes,
     flat,
-    numbered,
     row_codes,
     shared_codes,
-    sorted_rows,
     table_codes,
     with_values,
 )
@@ -375,44 +373,6 @@ def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Tabl
     new = np.zeros(changes.num_rows, dtype=bool)
     new[np.asarray(unknown.column(_NUMBER))] = True
     return changes.filter(pa.array(new & ~np.isin(places, known)))
-
-
-def are_in(changes: pa.Table, others: pa.Table, schema: TableSchema) -> np.ndarray:
-    """Which changes equal one of `others` of the same file."""
-    tables = (changes, others)
-    mine, known = shared_codes([_of_files(table, schema) for table in tables], [table.num_rows for table in tables])
-    result: np.ndarray = np.isin(mine, known)
-    return result
-
-
-def are_otherwise(changes: pa.Table, others: pa.Table, schema: TableSchema) -> np.ndarray:
-    """Which changes are of a file that `others` has otherwise: what a file has of a key at one sequence is a list, and
-    stays if it is the beginning of what the file has there in `others`.
-    """
-    count = changes.num_rows
-    rows = pa.concat_tables([changes.select(others.column_names), others])
-    gddl, fields = gddl_fields(rows), list(dict.fromkeys((*schema.keys, *schema.content)))
-    keys = [rows.column(key) for key in schema.keys]
-    lists = row_codes([*keys, gddl["source_file"], gddl["generation"], gddl["sequence"]], rows.num_rows)
-    same = row_codes([gddl["op"], *(rows.column(name) for name in fields)], rows.num_rows)
-    ours = np.arange(rows.num_rows) < count
-    own = row_codes([pa.array(lists), pa.array(ours)], rows.num_rows)
-    at = sorted_rows([pa.array(own), row_in_file(gddl)])
-    places = row_codes([pa.array(part) for part in (lists, numbered(own, at, np.ones(len(own), bool)), same)], len(own))
-    differs = ~np.isin(places[:count], places[count:])
-    result: np.ndarray = np.isin(lists[:count], lists[:count][differs])
-    return result
-
-
-def without_repeats(rows: pa.Table) -> pa.Table:
-    """Changes, or events, without those that an earlier file has, too."""
-    gddl, others = gddl_fields(rows), (rows.column(name) for name in rows.column_names if name != GDDL)
-    same = row_codes([*others, *(gddl[name] for name in ("op", "sequence", "generation"))], rows.num_rows)
-    file = row_codes([gddl["source_file"]], rows.num_rows)
-    latest_first = np.argsort(-np.asarray(gddl["position"]), kind="stable")
-    first = np.zeros(rows.num_rows, np.int64)
-    first[same[latest_first]] = file[latest_first]
-    return rows.filter(pa.array(first[same] == file))
 
 
 def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:

@@ -87,13 +87,9 @@ class Archived:
 
     Attributes:
         by_file: their number by the path of their file.
-        added: number of changes that come by the path of their file; counted of a reload of a time.
-        replaced: those in whose place the files hold others, of equal key and sequence; counted of a reload of a time.
     """
 
     by_file: Mapping[str, int] = field(default_factory=dict)
-    added: Mapping[str, int] = field(default_factory=dict)
-    replaced: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

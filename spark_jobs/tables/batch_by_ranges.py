@@ -111,7 +111,7 @@ class LargeBatch:
         path, number = context.layout.changes, context.plan.number
         if context.has_made(path, APPEND):
             known = self.parts.remembered(_APPENDED) or {}
-        elif not context.keeps_repeats and (figures.may_repeat(context.table_schema) or not overlap.disjoint):
+        elif figures.may_repeat(context.table_schema) or not overlap.disjoint:
             known = self._append_new(overlap)
         else:
             known = {}

@@ -39,11 +39,6 @@ class BatchContext:
         """The transaction version of the batch's steps."""
         return version_of(self.plan)
 
-    @property
-    def keeps_repeats(self) -> bool:
-        """Whether changes that other files have, too, are appended for each file, see `BatchPlan.keeps_repeats`."""
-        return self.plan.keeps_repeats and not self.table_schema.shared_places
-
     def has_made(self, path: str, app: str) -> bool:
         """Whether a step of this batch is in the table; not checked for a batch that is new in this run."""
         return self.resumed and self.tables.last_transaction(path, app) >= self.transaction

@@ -354,10 +354,9 @@ class BatchInMemory(_WholeBatchWork):
 
     def append(self, overlap: Overlap) -> AppendedInMemory:
         figures, good = self.decoded_batch.figures, self.decoded.good
-        table_schema, keeps = self.batch_context.table_schema, self.batch_context.keeps_repeats
-        stored = None if keeps else self._stored(overlap)
+        table_schema, stored = self.batch_context.table_schema, self._stored(overlap)
         warnings: tuple[RunWarning, ...] = ()
-        if not keeps and (figures.may_repeat(table_schema) or (stored is not None and stored.num_rows)):
+        if figures.may_repeat(table_schema) or (stored is not None and stored.num_rows):
             fresh = new_changes(good, stored, table_schema)
             warnings = Doubts.of(good, fresh, table_schema).warnings(table_schema)
             good = fresh.drop_columns([TIED])

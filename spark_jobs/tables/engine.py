@@ -167,7 +167,6 @@ class RebuildRequest:
     Attributes:
         shadow: where files were read into; None: no file was read, the live change table says all.
         archives: how changes that the shadow table lacks are archived (`order.ARCHIVED`); None: they still count.
-        archives_read: changes that the files of `read` lack are archived, and all others count; else they are removed.
         floors: what was ingested before each generation.
         swept: first generation whose rows are in the replica.
         landed: paths of all existing files.
@@ -187,7 +186,6 @@ class RebuildRequest:
     resequenced: bool = False
     reselected: bool = False
     archives: Rewrite | None = None
-    archives_read: bool = False
 
 
 class RebuildWork(Protocol):

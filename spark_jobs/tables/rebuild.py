@@ -25,18 +25,15 @@ from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.arrays import DeltaSchema, by_name, shared_codes
+from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.fold import (
     are_changes,
-    are_in,
-    are_otherwise,
     changes_in,
     held_by,
     lacking,
     newest_state,
     rebuilt_rows,
     restamped,
-    without_repeats,
 )
 from spark_jobs.rules.history import versions
 from spark_jobs.rules.newly_filtered import at_own_key, newly_filtered
@@ -173,7 +170,7 @@ class _Changes:
     """What becomes of stored and newly read changes; sent to tasks.
 
     Attributes:
-        read, archives, archives_read: see `RebuildRequest`.
+        read, archives: see `RebuildRequest`.
     """
 
     schema: TableSchema
@@ -181,7 +178,6 @@ class _Changes:
     planned_at: str
     read: Mapping[str, int]
     archives: Rewrite | None
-    archives_read: bool
     swept: int
 
     @classmethod
@@ -189,7 +185,7 @@ class _Changes:
         plan = request.plan
         return cls(
             schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
-            archives=request.archives, archives_read=request.archives_read, swept=request.swept,
+            archives=request.archives, swept=request.swept,
         )  # fmt: skip
 
     @property
@@ -222,68 +218,17 @@ class _Changes:
         """See `order.for_both_keys`; of a shard, its own changes."""
         return for_both_keys(of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard), self.schema)
 
-    def newly_archived(self, rows: Mapping[str, pa.Table]) -> tuple[pa.Table, pa.Table]:
-        """Live changes that no file holds; of a part of the files, those that came in these, and what comes instead."""
+    def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
+        """Live changes that no file holds."""
         stored, fresh = (by_name(rows[name], self.kind) for name in (STORED, FRESH))
-        if self.archives_read:
-            withdrawn, added = self.difference(stored, fresh)
-            return stored.filter(withdrawn), added
-        return lacking(that_count(stored), fresh, self.schema), fresh.slice(0, 0)
+        return lacking(that_count(stored), fresh, self.schema)
 
     def difference(self, stored: pa.Table, fresh: pa.Table) -> tuple[pa.Array, pa.Table]:
         """Which stored changes their files, of those that are read, don't hold any more; and what the files hold beside
-        the others.
-
-        Under `archives_read` also those that they hold in another order, or beside others before them: then all that a
-        file has of the key at that sequence comes again, since the order in a file, and of files, decides there.
-        """
-        is_held = held_by(stored, self.read)
-        held, came = stored.filter(is_held), fresh
-        if self.archives_read:
-            came = self._as_it_came(fresh, held, that_count(stored.filter(pc.invert(is_held))))
-            stale = changes_in(held.filter(pa.array(are_otherwise(held, came, self.schema))))
-        else:
-            stale = changes_in(lacking(held, fresh, self.schema))
+        the others."""
+        stale = changes_in(lacking(stored.filter(held_by(stored, self.read)), fresh, self.schema))
         withdrawn = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
-        added = lacking(fresh, stored.filter(pc.invert(withdrawn)), self.schema)
-        if self.archives_read and not self.schema.shared_places:
-            # A repeat that was skipped when its file first came follows changes of the file that are stored, as if the
-            # file had been written again with it.
-            added = added.filter(pc.is_in(_positions(added), value_set=_positions(came)))
-        return withdrawn, added
-
-    def _as_it_came(self, fresh: pa.Table, held: pa.Table, others: pa.Table) -> pa.Table:
-        """Changes that are read again, without those that were skipped when they first came, and would be now.
-
-        That is what repeats a change of another file: one that is not read, or that still has what came in it.
-
-        Args:
-            held: stored changes of the files that are read; `others`: of other files, and of other versions of these.
-        """
-        if self.schema.shared_places:
-            return lacking(fresh, others, self.schema)
-        came = are_in(fresh, held, self.schema)
-        first = fresh.filter(pa.array(came))
-        known = pa.concat_tables([first, others.select(first.column_names)])
-        return pa.concat_tables([first, lacking(fresh.filter(pa.array(~came)), known, self.schema)])
-
-    def replaced(self, gone: pa.Table, added: pa.Table) -> int:
-        """How many changes that go have another of their key and sequence in their place."""
-        columns = [
-            [*(rows.column(key) for key in self.schema.keys), gddl["sequence"], gddl["generation"]]
-            for rows, gddl in ((rows, gddl_fields(rows)) for rows in (gone, added))
-        ]
-        places, others = shared_codes(columns, [gone.num_rows, added.num_rows])
-        return int(np.isin(places, others).sum())
-
-    def mended(self, stored: pa.Table, fresh: pa.Table) -> pa.Table:
-        """Stored changes without those, and what the files hold besides."""
-        withdrawn, added = self.difference(stored, fresh)
-        return pa.concat_tables([stored.filter(pc.invert(withdrawn)), added])
-
-
-def _positions(changes: pa.Table) -> pa.Array:
-    return gddl_fields(changes)["position"]
+        return withdrawn, lacking(fresh, stored.filter(pc.invert(withdrawn)), self.schema)
 
 
 @dataclass(frozen=True)
@@ -291,8 +236,7 @@ class _CountArchived:
     changes: _Changes
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        gone, added = self.changes.newly_archived(rows)
-        return json.dumps([_files_of(gone), _files_of(added), self.changes.replaced(gone, added)]).encode()
+        return json.dumps(_files_of(self.changes.newly_archived(rows))).encode()
 
 
 def _files_of(rows: pa.Table) -> Counter[str]:
@@ -308,11 +252,9 @@ class _ReplaceChanges:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         fresh = by_name(rows[FRESH], self.changes.kind)
-        if self.changes.archives_read:
-            fresh = lacking(fresh, fresh.slice(0, 0), self.changes.schema)
         parts = [fresh]
         if self.changes.archives is not None:
-            stored, (new, _) = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
+            stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
             before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
             parts += [before, with_gddl(new, generation=_archived(new.num_rows))]
         report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
@@ -323,8 +265,7 @@ class _ReplaceChanges:
 class _MendChanges:
     """Adds missing changes, and removes those that their files, rewritten or read with other settings, don't hold.
 
-    Those of another generation than the file's stay: what the file held then is part of the history. Under
-    `archives_read` they are archived instead.
+    Those of another generation than the file's stay: what the file held then is part of the history.
     """
 
     changes: _Changes
@@ -335,10 +276,7 @@ class _MendChanges:
         fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
         removed, added = changes.difference(stored, fresh)
         gone = stored.filter(removed)
-        new = added
-        if changes.archives_read:
-            new = pa.concat_tables([added, with_gddl(gone, generation=_archived(gone.num_rows))])
-        report = self.output.report(storage, new, gone, rows[STORED].filter(removed))
+        report = self.output.report(storage, added, gone, rows[STORED].filter(removed))
         return json.dumps({**report, "fresh": added.num_rows}).encode()
 
 
@@ -354,22 +292,12 @@ class _LiveRows:
     columns: tuple[str, ...]
     folder: str
 
-    @property
-    def _mends(self) -> bool:
-        """Whether stored changes that files hold again count once; of keyed rows it is the same either way.
-
-        Events of rows that move have no before images by which changes are told apart.
-        """
-        return self.changes.archives_read and not self.changes.schema.before_of_key
-
     def fresh(self, rows: pa.Table) -> pa.Table:
         return self.changes.by_moves(self.changes.fresh(rows))
 
     def stored(self, rows: pa.Table) -> pa.Table:
         changes = by_name(self.changes.stored(rows), self.changes.kind)
-        if not self._mends:
-            changes = changes.filter(pc.invert(held_by(changes, self.changes.read)))
-        return self.changes.by_moves(changes)
+        return self.changes.by_moves(changes.filter(pc.invert(held_by(changes, self.changes.read))))
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         path = join(self.folder, f"{uuid4()}.arrow")
@@ -379,9 +307,7 @@ class _LiveRows:
     def expected(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         schema = self.changes.schema
         parts = [by_name(rows[n], rows[FRESH].schema) for n in (FRESH, STORED) if n in rows]
-        if self.changes.archives_read:
-            parts[0] = without_repeats(parts[0])
-        source = self.changes.mended(parts[1], parts[0]) if self._mends and len(parts) == 2 else pa.concat_tables(parts)
+        source = pa.concat_tables(parts)
         happened = as_events(source, schema) if schema.keys else that_count(source)
         return expected_state(happened, schema, self.changes.swept).select(self.columns)
 
@@ -634,13 +560,11 @@ class Rebuild:
 
     def archived(self) -> Archived:
         stored = self._stored()
-        if stored is None or (self.request.archives is None and not self.request.archives_read):
+        if stored is None or self.request.archives is None:
             return Archived()
         sources = {FRESH: self._fresh(), STORED: stored}
         reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
-        counts = [json.loads(report) for report in reports]
-        gone, added = (sum((Counter(one[at]) for one in counts), Counter[str]()) for at in (0, 1))
-        return Archived(by_file=gone, added=added, replaced=sum(replaced for _, _, replaced in counts))
+        return Archived(by_file=sum((Counter(json.loads(report)) for report in reports), Counter[str]()))
 
     def drops_changes(self) -> bool:
         stored = None if self.request.archives or self._compatible() else self._stored()

@@ -245,7 +245,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "airflow_gddl/contract/layout.py": "snapshots",
         "spark_jobs/dialects/dms.py": "snapshots",
         "spark_jobs/ledger/targets.py": "snapshots",
-        "spark_jobs/plan/range_files.py": "snapshots",
         "spark_jobs/rules/fold.py": "snapshots",
         "spark_jobs/rules/order.py": "snapshots",
     },
@@ -254,7 +253,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By reason, modules of the core and the rooms that they name. It may only shrink."""
-MOST = 186
+MOST = 178
 """Names of rooms in modules of the core, see `EXCEPTIONS`: lower it with each that goes."""
 
 

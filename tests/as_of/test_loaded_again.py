@@ -348,25 +348,6 @@ def test_a_reload_from_the_files_lets_nothing_be_known_of_earlier_loads(tmp_path
     assert cuts_of(lake).make("later", at(16).isoformat()).tables[0].rows == 2
 
 
-def test_archived_rows_refuse_a_cut_by_an_earlier_load(tmp_path: Path) -> None:
-    """A reload of the files of a time archives what they hold no more, and keeps what was noted of loads."""
-    lake = Lake(tmp_path)
-    service = loaded_again(lake)
-    cuts = cuts_of(lake)
-    kept = cuts.make("kept", at(2.5).isoformat())
-    folder = lake.landing(ACCOUNTS)
-    service.files["s.accounts"], service.sequence = 1, 1
-    service.change(ACCOUNTS, [(at(2), "D", 3, None)])
-    stamp(folder / "20240101-000000002.parquet", at(2) + timedelta(seconds=1))
-    since, until = ((at(2) + timedelta(seconds=seconds)).isoformat() for seconds in (-30, 30))
-    lake.done(ACCOUNTS, JobOptions(action=Reload(confirmed=True, landed_since=since, landed_until=until)))
-    code, message = refused(lake, at(2.5))
-    assert (code, "1 changes from before the moment are archived" in message) == ("CUT_CHANGES_MISSING", True)
-    with pytest.raises(RefusedError, match="archived"):
-        cuts.again(kept, "again")
-    assert cuts.rows(cuts.make("before", at(1.5).isoformat()), "s.accounts") == rows_of({1: 10, 2: 2, 3: 3})
-
-
 def test_changes_that_retention_has_removed_refuse_a_cut_by_an_earlier_load(tmp_path: Path) -> None:
     """After the next load all of the one before are superseded; before it some."""
     kept, later = replace(ACCOUNTS, changes_retention="1d"), datetime.now(BEGAN.tzinfo) + timedelta(days=3)

@@ -171,7 +171,6 @@ def test_reload_takes_the_files_alone_and_asks_first(tmp_path: Path) -> None:
     reported = lake.done(SPEC, CONFIRMED)
     assert reported.details["reload"] == {
         "files": 1, "rows": 1, "rows_before": 4, "appear": 1, "vanish": 4, "change": 0, "columns": (), "archived": 7,
-        "replaced": 0,
         "far_before": None, "far_after": None,
     }  # fmt: skip
     assert lake.replica(SPEC) == {9: "only"}

@@ -45,7 +45,7 @@ def test_all_types_compare_and_resync(tmp_path: Path) -> None:
         mended = result(JobOptions(action=Resync()))
         assert mended.details["resync"] == {
             "files": 1, "rows": 3, "rows_before": 2, "appear": 1, "vanish": 0, "change": 0, "columns": (),
-            "archived": 0, "replaced": 0, "far_before": 1, "far_after": 0,
+            "archived": 0, "far_before": 1, "far_after": 0,
         }  # fmt: skip
         reported = result(QUIET)
         assert reported.error is None, reported.details
