@@ -31,7 +31,7 @@ from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, OF_RUN, TEXTS, attention_of
+from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, attention_of, what_to_do
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
@@ -310,7 +310,7 @@ def _attention_of(cli: CliContext, result: JobResult) -> Iterator[tuple[str, str
     said = {warning.code for warning in result.warnings} | ({result.error.code} if result.error is not None else set())
     for code in attention_of(result, cli.now().timestamp(), quarantine_rate(cli)):
         if code not in said:
-            yield code, TEXTS.get(code, OF_RUN)
+            yield code, what_to_do(code, result.table)
 
 
 def _share(one: ExpectationCount) -> str:

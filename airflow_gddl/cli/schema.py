@@ -536,7 +536,7 @@ def show(screen: Screen, results: Sequence[JobResult], *, acted: bool) -> None:
     if many:
         screen.say(f"{many} entries are up to date", "green")
     elif not any(result.warnings or result.status == "failed" for result in results):
-        why = "rows name no catalog, nothing is loaded yet, or no Iceberg metadata is written (gddl status says why)"
+        why = "rows name no catalog, nothing is loaded yet, or no Iceberg metadata is written (`gddl status` says why)"
         screen.say(f"no table to register: {why}", "yellow")
 
 

@@ -664,7 +664,9 @@ def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:
     try:
         data, tag = store.read_tagged(path)
     except FileNotFoundError:
-        raise FatalError("CUT_MISSING", f"there is no cut {name}", remedy="gddl as-of list shows them") from None
+        raise FatalError(
+            "CUT_MISSING", f"there is no cut {name}", remedy="name one that `gddl as-of list` shows"
+        ) from None
     remedy = f"restore it from a version; or delete it with the folder {join(lake, CUTS, name)}, and make the cut again"
     try:
         cut = codec.from_json(Cut, data.decode())

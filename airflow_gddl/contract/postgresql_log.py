@@ -176,7 +176,10 @@ def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
         yield Finding("all replication slots of the server are taken", statement)
     if server["status"] == "lost":
         what = f"the slot {slot} is lost: the database has removed changes that were not read"
-        yield Finding(what, "gddl load --again, which makes it again; and a greater max_slot_wal_keep_size")
+        yield Finding(
+            what,
+            "`gddl load --again --table T`, for each table of it, makes it again; and a greater max_slot_wal_keep_size",
+        )
 
 
 def slot_state(sa: Any, connection: Any, slot: str) -> str:

@@ -256,7 +256,7 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
         "have no place in the order of transactions": (included.unplaced, CHANGES_CODE),
         "from before the moment are archived: no file held them at a reload": (included.archived, CHANGES_CODE),
         "were committed before the moment, and came with a later full load": (included.later, LOAD_CODE),
-        "were read from the source again (gddl resync), later than their place says": (included.resynced, LOAD_CODE),
+        "were read from the source again by a resync, later than their place says": (included.resynced, LOAD_CODE),
     }
     for why, (count, code) in reasons.items():
         if count:

@@ -57,7 +57,8 @@ def require_connection(run: TableRun) -> str:
     """
     connection = run.source_connection
     if not connection:
-        remedy = "name it by --source-connection, or use `gddl reload --from-files`, which needs none"
+        reload = f"`gddl reload --from-files --table {run.spec.table}`"
+        remedy = f"name it by --source-connection, or use {reload}, which needs none"
         raise FatalError(
             "RESYNC_REFUSED", f"{run.spec.table}: a resync needs a connection to the source", remedy=remedy
         )

@@ -422,7 +422,7 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
     state, discovery = _swept(work, fresh)
     if state.swept < state.generation and work.plan.landed is None:
         outcome.revisit = True
-        outcome.warn(notices.of_sweep("pending", state, discovery))
+        outcome.warn(notices.of_sweep(work.run.spec.table, "pending", state, discovery))
     _commit(work, fresh, request, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)

@@ -149,7 +149,7 @@ class SequencePlace:
         by_time = type(run.dialect).times is Dialect.times
         if not (is_placed if not own_columns else by_time and len(own_columns) == len(schema.sequence)):
             what = f"its changes are ordered by {', '.join(schema.sequence)}, which gives rows of the source no place"
-            raise _refused(run, what, "gddl resync without --key compares and replaces the whole table")
+            raise _refused(run, what, f"`gddl resync --table {run.spec.table}` compares and replaces the whole table")
         kind = parse_type(schema.sequence_type)
         value = read_json(json.loads(state.max_sequence, parse_float=Decimal), kind)
         parts = [f.type for f in kind.fields] if isinstance(kind, StructType) else [kind]

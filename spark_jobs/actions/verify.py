@@ -237,12 +237,12 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
             f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
             f"{verdict.rows} rows, {verdict.expected_rows} expected"
         )
-        again = f"`gddl rebuild --table {spec.table}` rebuilds the replica"
-        return FatalError("VERIFY_DIFFERENT", what, remedy=f"see details.keys; {again}")
+        remedy = f"`gddl rebuild --table {spec.table}` makes the replica again; `details.keys` of the result names keys"
+        return FatalError("VERIFY_DIFFERENT", what, remedy=remedy)
     count = 0 if source is None else source.different
     what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
     remedy = (
-        "see details.source.keys; the replica holds what its files say: read these rows from the source by "
-        f"`gddl resync --differences --table {spec.table}`, or let the CDC service reload the table"
+        f"the replica holds what its files say: `gddl resync --differences --table {spec.table}` reads these rows from "
+        "the source, or let the CDC service load the table again; `details.source.keys` of the result names keys"
     )
     return FatalError("SOURCE_DIFFERENT", what, remedy=remedy)

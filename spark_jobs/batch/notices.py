@@ -194,12 +194,12 @@ def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], ledger
     )
 
 
-def of_sweep(standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
+def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
         message = (
             f"the reload lacks {state.held.rows} of {state.held.live} rows, more than sweep_limit allows; they stay "
-            "until `gddl sweep release`"
+            f"until `gddl sweep release --table {table}`"
         )
         return (RunWarning(code="SWEEP_HELD", message=message, count=state.held.rows),)
     if standing != "pending":
@@ -215,7 +215,7 @@ def of_sweep(standing: SweepState, state: TableState, discovery: Discovery) -> t
         message = (
             f"not all rows of the snapshot at {run.position} of the source's log have come: rows from before it stay "
             "until they have. If it was broken off, let the connector take a new one; if all of it is there, "
-            "`gddl sweep release` removes the rows that it lacks"
+            f"`gddl sweep release --table {table}` removes the rows that it lacks"
         )
         return (RunWarning(code="SNAPSHOT_INCOMPLETE", message=message, sample=discovery.unreadable_changes[:SAMPLE]),)
     message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
@@ -405,16 +405,17 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", removal_message, vanished))
 
 
-def of_unread_loads(discovery: Discovery) -> tuple[RunWarning, ...]:
+def of_unread_loads(table: str, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about load files that a replay of the quarantine leaves."""
-    what = "load files that could not be read begin a full load, which only `gddl reload --from-files` carries out"
+    reload = f"`gddl reload --from-files --table {table}`"
+    what = f"load files that could not be read begin a full load, which only {reload} carries out"
     return _of_paths("FILE_UNREADABLE", what, discovery.unreadable_loads)
 
 
 def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
     """Warnings about files that a user has dismissed, for as long as what they hold is missing."""
     load = (
-        "files of the full load could not be read and were dismissed: what they hold is missing, though gddl verify "
+        "files of the full load could not be read and were dismissed: what they hold is missing, though `gddl verify` "
         f"finds the table equal to its changes; deliver them again, or load {table} again from its source"
     )
     changes = (

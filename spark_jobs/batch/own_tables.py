@@ -288,14 +288,14 @@ def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
     if not commits:
         return ()
     message = (
-        "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them; "
+        "another writer changed the table's data, so it may not be what its changes give; `gddl verify` compares them; "
         "where they differ, a rebuild makes the table again"
     )
     if any(commit.operation == REPLACED and commit.table == "changes" for commit in commits):
         message = (
             "the change table was replaced by an older copy, so that it lacks changes which the ledger takes for "
-            "ingested, and a comparison with it does not show them; `gddl reload --from-files` makes the table of the "
-            "landed files again"
+            "ingested, and a comparison with it does not show them; `gddl reload --from-files --table T` makes the "
+            "table of the landed files again"
         )
     sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
     return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)

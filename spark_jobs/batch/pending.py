@@ -119,7 +119,7 @@ def add_unread(table: TableSession) -> None:
         dismissed, known = table.engine.quarantine(table.context).dismissed_files(), table.ledger.all_entries()
         waiting = (f for f in unread.waiting if f.path not in dismissed or known[f.path].fingerprint != f.fingerprint)
         unread = replace(unread, waiting=tuple(waiting))
-    table.note(notices.of_unread_loads(unread))
+    table.note(notices.of_unread_loads(table.spec.table, unread))
     table.discovery = unread
 
 
@@ -319,7 +319,12 @@ def waits_for_files(run: TableRun, discovery: Discovery) -> bool:
 def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: RunTotals) -> None:
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, discovery, ledger.state)
-    totals.warn((*notices.of_unsettled(discovery.unsettled), *notices.of_sweep(standing, ledger.state, discovery)))
+    totals.warn(
+        (
+            *notices.of_unsettled(discovery.unsettled),
+            *notices.of_sweep(run.spec.table, standing, ledger.state, discovery),
+        )
+    )
     totals.warn((*notices.of_held_truncate(discovery, run.spec), *notices.of_given_up(run.spec.table, ledger)))
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
 

@@ -189,7 +189,7 @@ def plan(
         if known_at is None or restore:
             return CatalogChange(action="create")
         code = "CATALOG_TABLE_DROPPED"
-        message = "the table was dropped in the catalog; gddl catalog sync registers it again"
+        message = "the table was dropped in the catalog; `gddl catalog sync` registers it again"
         return CatalogChange(action="report", code=code, message=message)
     conflict = registered.problem
     if not conflict and registered.location not in (wanted.location, known_at):

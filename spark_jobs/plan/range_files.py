@@ -48,7 +48,7 @@ class RangeFiles:
         by_ledger = {path for path, one in known.items() if self._is_of_time(one)}
         if gone := sorted(by_ledger - listed.keys() - self.done):
             what = f"{len(gone)} files that landed {self.landed} are gone, e.g. {', '.join(gone[:_SAMPLE])}"
-            remedy = "restore them, or choose another time; without a time `gddl reload --from-files` archives what "
+            remedy = "restore them, or choose another time; without a time the command archives what "
             raise _refused("RANGE_FILES_GONE", self.table, what, f"{remedy}they held")
         files = [
             replace(file, generation=known[path].generation)
@@ -247,7 +247,7 @@ def _of_file(parts: Sequence[RecordedFile]) -> _Stored:
     )  # fmt: skip
 
 
-_WHOLE = "reload all files with `gddl reload --from-files` without a time"
+_WHOLE = "reload all files, without a time"
 _TOTAL_ORDER = f"name a total order in `sequence_by`, or {_WHOLE}"
 
 

@@ -123,7 +123,8 @@ class EventLog:
 
 UNREAD_LOG = EventLog(
     connector="",
-    lacks="its files were read by a release that did not look for commits in them; gddl reload reads them again",
+    lacks="its files were read by a release that did not look for commits in them; "
+    "`gddl reload --from-files --table T` reads them again",
 )
 """Of files that told nothing of their log when they were read."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_gddl.contract.actions import Rebuild, Verify
+from airflow_gddl.contract.actions import LoadFromSource, Rebuild, Verify
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import SchemaEvolution
@@ -200,9 +200,9 @@ def test_renamed_table_is_named_and_followed(server: sa.Engine, tmp_path: Path) 
     again(lake, server, 0)
     execute(server, "ALTER TABLE s.t RENAME TO u", "INSERT INTO s.u (id) VALUES (50)")
     code, message = refused(lake, server, 1)
-    assert (code, "renamed to s.u" in message, "source_table: s.u" in message) == ("SOURCE_TABLE_MISSING", True, True)
-    followed = replace(SPEC, table="s.followed", source_table="s.u")
-    again(lake, server, 2, followed, LOAD_AGAIN)
+    assert (code, "renamed to s.u" in message, "`table: s.u`" in message) == ("SOURCE_TABLE_MISSING", True, True)
+    followed = replace(SPEC, table="s.u")
+    again(lake, server, 2, followed, JobOptions(action=LoadFromSource()))
     again(lake, server, 3, followed)
     assert len(replica(lake, followed)) == 10
 

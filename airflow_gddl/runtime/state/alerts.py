@@ -13,7 +13,6 @@ from airflow_gddl.runtime.state.endings import MAINTENANCE_CODE, RATE_CODE, SOUR
 from airflow_gddl.runtime.state.table_runs import RunFact
 from airflow_gddl.runtime.state.table_status import (
     NEEDS_ATTENTION,
-    OF_RUN,
     TableStatus,
     has_many_quarantined,
     text_of_code,
@@ -148,7 +147,7 @@ def _of_run(run: RunFact) -> Iterable[TableProblem]:
         yield TableProblem("ROWS_MISSING", f"{run.rows_read} rows were read, {sum_} accounted for")
     for code in _WARNED:
         if code in run.warnings:
-            yield TableProblem(code, OF_RUN, of_run=True)
+            yield TableProblem(code, "see the warnings of the last run", of_run=True)
 
 
 def _failure(one: TableStatus, newest: RunFact, limits: AlertLimits) -> Iterable[TableProblem]:

@@ -58,20 +58,18 @@ MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
 
 TEXTS = {
-    LOST_CODE: "its landing folder is missing; `gddl run --table` of it names folders like it",
-    STALE_CODE: "rows are older than changes of them in quarantine; `gddl errors list` shows these",
-    SHARED_CODE: "rows shared a key, and the last one of each remains; correct keys and rebuild, or dismiss the code",
+    LOST_CODE: "its landing folder is missing",
+    STALE_CODE: "rows are older than changes of them in quarantine",
+    SHARED_CODE: "rows shared a key, and the last one of each remains",
     INCOMPLETE_CODE: "files of its full load were dismissed, and their rows are missing",
-    VERIFY_CODE: "its replica differs from its changes; `gddl verify` names the keys",
-    SOURCE_CODE: "its replica differs from its source; `gddl verify` names the keys",
-    "FILE_UNREADABLE": "files can't be read; `gddl errors list` names them",
-    RATE_CODE: "more rows are in quarantine than alert_quarantine_rate allows; `gddl errors list` says what to do",
+    VERIFY_CODE: "its replica differs from its changes",
+    SOURCE_CODE: "its replica differs from its source",
+    "FILE_UNREADABLE": "files can't be read",
+    RATE_CODE: "more rows are in quarantine than alert_quarantine_rate allows",
     MAINTENANCE_CODE: "its maintenance is overdue",
-    WINDOW_CODE: "changes of its source are missing; `gddl verify --since` names the windows",
+    WINDOW_CODE: "changes of its source are missing",
 }
 """By code, of problems that are no warning of the newest run, or outlive it."""
-OF_RUN = "see the warnings of the last run"
-"""Text of other codes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,9 +216,16 @@ def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
 
 
 def text_of_code(one: TableStatus, code: str) -> str:
-    """What a code of attention means for a table; of a missing folder also folders with names like it."""
+    """What a code of attention means for a table, and what to do; a missing folder may have been named otherwise."""
     named = one.record.lost if code == LOST_CODE and one.record.holds(LOST_CODE) else ""
-    return named or TEXTS.get(code, OF_RUN)
+    return named or what_to_do(code, one.row.table)
+
+
+def what_to_do(code: str, table: str) -> str:
+    """What a code means for a table, and what to do about it."""
+    from airflow_gddl.contract.documentation import of_code  # noqa: PLC0415 - read where a person looks, not in polls
+
+    return "; ".join(filter(None, (TEXTS.get(code), of_code(code, table))))
 
 
 def _is_lost(record: TableRecord, poll: TablePoll | None) -> bool:

@@ -144,7 +144,7 @@ def difference_error(found: ShadowDifference) -> RetriableError:
     counts = ", ".join(f"{count} {sort}" for sort, count in sorted(found.sorts.items()))
     what = f"our commit to the {found.kind} differs from Spark's MERGE, and was not made: {counts}"
     remedy = (
-        f"`gddl shadow show --table {found.table}` shows both sides. The next runs commit by MERGE, until `gddl shadow "
-        "release` says that a person has looked"
+        f"`gddl shadow show --table {found.table}` shows both sides. The next runs commit by MERGE, until "
+        f"`gddl shadow release --table {found.table} --reason TEXT` says that a person has looked"
     )
     return RetriableError(DIFFERENCE_CODE, what, where=f"batch {found.batch_id}", remedy=remedy)

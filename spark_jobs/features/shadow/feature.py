@@ -55,7 +55,7 @@ class Shadow(Feature):
         message = (
             "shadow found differences that nobody has decided on: Spark's MERGE commits the table's batches until "
         )
-        message += f"`gddl shadow release --table {table.spec.table}`"
+        message += f"`gddl shadow release --table {table.spec.table} --reason TEXT`"
         table.totals.warnings.pop(HELD_CODE, None)
         table.note([RunWarning(code=HELD_CODE, message=message, count=waiting)])
 
@@ -71,7 +71,11 @@ class Shadow(Feature):
         """Both sides of an open difference name data files, which are gone once a person looks."""
         if not (waiting := KeptDifferences.of(run).open()):
             return None
-        remedy = f"look at `gddl shadow show`, then `gddl shadow release --table {run.spec.table}`, and move it again"
+        table = run.spec.table
+        remedy = (
+            f"see `gddl shadow show --table {table}`, then `gddl shadow release --table {table} --reason TEXT`, and "
+            "move it again"
+        )
         return f"shadow found differences that nobody has decided on ({len(waiting)})", remedy
 
     def move(self, run: TableRun, new: TableSpec) -> None:

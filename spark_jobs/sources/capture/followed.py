@@ -194,7 +194,7 @@ def _altered_by(run: TableRun, why: str) -> FatalError:
 
 
 def _load_again(run: TableRun) -> str:
-    return f"load it again: gddl load --again --table {run.spec.table}"
+    return f"load it again: `gddl load --again --table {run.spec.table}`"
 
 
 def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
@@ -212,9 +212,9 @@ def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
     former, spec = run.spec.name_in_source, run.spec
     what = f"the source has no table {former}: it was renamed to {found}"
     remedy = (
-        f"to follow it, write source_table: {found} and another target into the metadata row of "
-        f"{spec.table}, then gddl load "
-        f"--again --table {spec.table}; or rename it back, and load it again"
+        f"to follow it, write `table: {found}`, and another `target` if it has one, into the metadata row of "
+        f"{spec.table}, then `gddl load --table {found}`, which loads it as a new table; or rename it back, and "
+        f"`gddl load --again --table {spec.table}`"
     )
     raise FatalError("SOURCE_TABLE_MISSING", what, where=former, remedy=remedy)
 

@@ -12,7 +12,10 @@ from spark_jobs.ledger.commit_files import read_small
 from spark_jobs.sources.capture.catalog import TableCatalog
 
 _DOCUMENT, _HISTORY, _TABLE = "log.json", "schema-history.jsonl", "captured-log.json"
-_REMEDY = "restore it from a version or backup; or delete it, drop the slot, and load the tables: gddl load --again"
+_REMEDY = (
+    "restore it from a version or backup; or delete it, drop the slot, and load each table of it: "
+    "`gddl load --again --table T`"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

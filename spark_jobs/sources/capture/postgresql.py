@@ -34,7 +34,9 @@ _PORT = 5432
 _FREE_SECONDS = 90.0
 _CANCELLED = "57014"
 _FAILED_AT = re.compile(r"Error while processing event at offset \{(?:[^}]*[ {])?lsn=(\d+)")
-_AGAIN = "load the source's tables again, which opens the log anew first: gddl load --again"
+_AGAIN = (
+    "load the source's tables again, which opens the log anew first: `gddl load --again --table T` for each of them"
+)
 # What a value looks like is set for this connection, whatever database and role say.
 _SETTINGS = (
     "bytea_output=hex", "DateStyle=ISO", "IntervalStyle=postgres", "extra_float_digits=1", "xmloption=content",

@@ -41,13 +41,13 @@ from spark_jobs.discovery import folders_like, settle_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.taken_snapshots import (
-    RELOAD,
     HeldSnapshot,
     SnapshotsTaken,
     TakenSnapshot,
     document_of,
     folder_of,
     read_taken,
+    reload_of,
 )
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
@@ -155,7 +155,7 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     problems = [(one.version, one.why) for _, one in sorted(held.items())]
     problems += [(version, "it changed after it was taken; its new content is ignored") for version in changed]
     late = (
-        f"its time has not come, and it was taken: all others count as late; remove it, and {RELOAD} {run.spec.table}"
+        f"its time has not come, and it was taken: all others count as late; remove it, and {reload_of(run.spec.table)}"
     )
     problems += [(version, late) for version in ahead]
     waits = [(one.version, one.waits) for one in waiting]
@@ -268,7 +268,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
     faulty = surveyed.faulty
     if surveyed.known.reloading and not (again or is_resumed):
         what = f"{run.spec.table}: a reload from its snapshots was interrupted before it began"
-        raise FatalError("RELOAD_UNFINISHED", what, remedy=f"{RELOAD} {run.spec.table}")
+        raise FatalError("RELOAD_UNFINISHED", what, remedy=reload_of(run.spec.table))
     waiting = () if is_resumed else _not_loaded(run)
     if again or surveyed.is_some or waiting:
         with _claimed(run) as claim:
@@ -582,7 +582,7 @@ class _Capture:
             return there
         became = "has changed since" if there is not None else "is no longer there"
         what = f"snapshot {_title(version)}, which it is compared with, {became}"
-        raise QuarantinableError(HELD_CODE, f"{what}; restore its files, or {RELOAD} {self.run.spec.table}")
+        raise QuarantinableError(HELD_CODE, f"{what}; restore its files, or {reload_of(self.run.spec.table)}")
 
     def _require_as_listed(self, *read: _Snapshot) -> None:
         """Refuse differences of snapshots that were written again while they were read.
@@ -603,7 +603,7 @@ class _Capture:
         age, most = self.run.runtime.clock() - oldest, timedelta(seconds=self._remembered())
         if age > most:
             what = f"one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
-            what += f", which was {most}; remove it, or {RELOAD} {self.run.spec.table}"
+            what += f", which was {most}; remove it, or {reload_of(self.run.spec.table)}"
             raise QuarantinableError(HELD_CODE, what)
 
     def _remembered(self) -> int:
