@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import shlex
 import sys
 from collections import Counter
@@ -339,7 +338,9 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
         ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
-    action = ErrorsDismiss(codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=getpass.getuser())
+    action = ErrorsDismiss(
+        codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=context.user_name()
+    )
     job_options = JobOptions(action=action, wait_seconds=wait)
     check = partial(_require_codes, cli, rows)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)

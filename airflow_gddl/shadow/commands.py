@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Annotated
@@ -71,7 +70,7 @@ def release(
     cli = context.of(ctx)
     store = open_store(cli.environ)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    decision = ShadowDecision(decided_at=now, decided_by=getpass.getuser(), reason=reason)
+    decision = ShadowDecision(decided_at=now, decided_by=context.user_name(), reason=reason)
     released = []
     for folder, found in _waiting(cli, table, metadata):
         if store.create_once(join(folder, DECIDED), to_document(decision).encode()):
