@@ -276,8 +276,8 @@ ONE_LOG = {
                                  [mysql("u", {"id": 1, "v": "b"}, 500, 5)]],
     "captured again": [[mysql("u", {"id": 1, "v": "x"}, 400, 12, server=2), mysql("u", {"id": 1, "v": "b"}, 500, 10)],
                        [mysql("u", {"id": 1, "v": "x"}, 400, 12, server=2), mysql("u", {"id": 1, "v": "b"}, 500, 10)]],
-    "from both servers": [[mysql("u", {"id": 1, "v": "x"}, 400, 2), mysql("u", {"id": 1, "v": "x"}, 450, 90, server=2)],
-                          [mysql("u", {"id": 1, "v": "x"}, 460, 1), mysql("u", {"id": 1, "v": "b"}, 500, 80, server=2)]],
+    "of both servers": [[mysql("u", {"id": 1, "v": "x"}, 400, 2), mysql("u", {"id": 1, "v": "y"}, 450, 90, server=2)],
+                        [mysql("u", {"id": 1, "v": "x"}, 460, 1), mysql("u", {"id": 1, "v": "b"}, 500, 80, server=2)]],
 }  # fmt: skip
 
 
