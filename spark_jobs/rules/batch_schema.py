@@ -38,7 +38,7 @@ from spark_jobs.plan.applied_settings import (
 )
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import LATER, STRING, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots, LogServer, openings_of
 from spark_jobs.plan.table_schema import (
     Column,
     LandedGroup,
@@ -69,6 +69,7 @@ class BatchSchema:
         schemas: the ledger's schemas, those of this batch appended where new.
         snapshots: as the batch leaves them in the ledger; None: the table knows none. `truncates` of `table_schema` are
             so, too.
+        servers: of MySQL, of each file of the batch.
         found: see `TableState.found`, as the batch leaves it.
         missing: see `missing_protected`; empty for a batch without files.
     """
@@ -81,6 +82,7 @@ class BatchSchema:
     warnings: tuple[RunWarning, ...] = field(default_factory=tuple)
     new_technical: tuple[Column, ...] = ()
     snapshots: KnownSnapshots | None = None
+    servers: tuple[LogServer, ...] = ()
     found: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

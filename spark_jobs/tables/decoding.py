@@ -180,6 +180,7 @@ def with_snapshots(
     require_distinct_ids(spec, known)
     return replace(
         schema, snapshots=replace(known, merged=not follows),
+        servers=tuple(server for mark in marks for server in mark.servers),
         warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_names(spec, known)),
         table_schema=replace(schema.table_schema, openings=known.openings),
     )  # fmt: skip
