@@ -80,8 +80,8 @@ def _batches(result: JobResult) -> list[dict[str, Any]]:
 
 
 STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red",
-          "violated": "bold red", "ok": "green", "missing": "bold red", "extra": "bold red", "unsettled": "yellow",
-          "open": "dim"}  # fmt: skip
+          "violated": "bold red", "held": "bold red", "ok": "green", "missing": "bold red", "extra": "bold red",
+          "unsettled": "yellow", "open": "dim"}  # fmt: skip
 _STATUSES: tuple[Status, ...] = ("succeeded", "skipped", "failed")
 _MOST_NAMED = 5
 _NUMBERS = {
@@ -219,7 +219,9 @@ def _constraint_row(table: str, constraint: Mapping[str, Any]) -> list[Cell | st
 
 
 def verdict(result: JobResult) -> str:
-    """`equal`, `different` or `violated` (equal, with constraints that rows break); else the status."""
+    """`equal`, `different`, `held` (equal, while a sweep is held) or `violated` (equal, with constraints that rows
+    break); else the status.
+    """
     return str(answer(result).get("verdict", result.status))
 
 

@@ -34,7 +34,8 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     check the row's constraints.
 
     The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `VERIFY_VIOLATED` or
-    `CONSTRAINT_NOT_CHECKED`, or with `BATCH_UNFINISHED` when some sources of a table could not be compared.
+    `CONSTRAINT_NOT_CHECKED`, with `SWEEP_HELD` while rows that the newest full load lacks wait for a user, or with
+    `BATCH_UNFINISHED` when some sources of a table could not be compared.
 
     Raises:
         FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`; as `verify_against`.
@@ -59,17 +60,28 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     findings = check_constraints(run)
     totals.warn(unsettled(findings))
     totals.expectations = summed(totals.expectations, [one.count for one in findings])
-    kept = not any(one.failed for one in findings)
-    details = {"verdict": "different" if not equal else "equal" if kept else "violated", **asdict(verdict)}
+    kept, held = not any(one.failed for one in findings), _held(run)
+    kind = "different" if not equal else "held" if held else "equal" if kept else "violated"
+    details = {"verdict": kind, **asdict(verdict)}
     details["compared"] = ["its changes", *([] if source is None else ["its source"])]
     details |= {"constraints": [asdict(one) for one in findings]} if findings else {}
     details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
     details["source"] = None if source is None else asdict(source)
-    if source is not None and equal and not source.unsettled:
+    if source is not None and equal and not held and not source.unsettled:
         totals.complete_until = source.looked_at
     result = run.result(totals, status="succeeded", details=details)
-    error = (broken(findings) or unfinished) if equal else _difference(run.spec, verdict, source)
+    error = (held or broken(findings) or unfinished) if equal else _difference(run.spec, verdict, source)
     return result if error is None else replace(result, status="failed", error=error_info(error))
+
+
+def _held(run: TableRun) -> FatalError | None:
+    """Why a table is not equal to anything though it is what its changes give; None: nothing is held."""
+    states = [ledger.state for ledger in run.shard_ledgers() or (run.ledger(),)]
+    held = next((state.held for state in states if state.held is not None), None)
+    if held is None:
+        return None
+    what = f"{run.spec.table} has rows that its newest full load lacks: {notices.lacking(held)}"
+    return FatalError("SWEEP_HELD", what, where=run.spec.table, remedy=notices.release(run.spec.table))
 
 
 def _judged_by_shard(
@@ -156,11 +168,12 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     grid = grid_of(_asked(run), datetime.fromisoformat(window_verdict.looked_at))
     window_verdict = replace(window_verdict, windows=tuple(with_files(window_verdict.windows, grid, spans)))
     totals.warn(_columns_left_out(window_verdict))
-    wrong = [window for window in window_verdict.windows if window.is_wrong]
-    totals.complete_until = window_verdict.proven_until
-    verdict = "different" if wrong else "equal" if window_verdict.column else "not compared"
+    wrong, held = [window for window in window_verdict.windows if window.is_wrong], _held(run)
+    totals.complete_until = None if held else window_verdict.proven_until
+    verdict = "different" if wrong else "held" if held else "equal" if window_verdict.column else "not compared"
     result = run.result(totals, status="succeeded", details={"verdict": verdict, WINDOWS: asdict(window_verdict)})
-    return replace(result, status="failed", error=error_info(_wrong_windows(run.spec, wrong))) if wrong else result
+    error = _wrong_windows(run.spec, wrong) if wrong else held
+    return result if error is None else replace(result, status="failed", error=error_info(error))
 
 
 def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | None:

@@ -15,7 +15,7 @@ from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
-from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState, Truncate
+from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, PlannedFile, TableState, Truncate
 from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
@@ -152,6 +152,15 @@ def require_generations(discovery: Discovery, table: str) -> None:
         FatalError: `GENERATIONS_UNKNOWN`; as `require_known_generations`.
     """
     require_known_generations(discovery.inference, table)
+    if discovery.unplaced_loads:
+        raise FatalError(
+            "GENERATIONS_UNKNOWN",
+            f"{table}: the files of its full load are gone, and {discovery.unplaced_loads[0]} has come: without keys "
+            "nothing tells whether it is the rest of that load or a new one; nothing was written",
+            where=table,
+            remedy=f"if the source was loaded again, run `gddl reload --from-files --table {table}`, which makes the "
+            "table of the files that are there; else write `generations: one` into the metadata row",
+        )
     if (late := discovery.overtaken) is not None:
         raise FatalError(
             "GENERATIONS_UNKNOWN",
@@ -194,13 +203,23 @@ def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], ledger
     )
 
 
+def lacking(held: HeldSweep) -> str:
+    """What a reload lacks whose sweep is held."""
+    return f"the reload lacks {held.rows} of {held.live} rows, more than sweep_limit allows"
+
+
+def release(table: str) -> str:
+    """The ways out of a sweep that is held."""
+    return (
+        f"if the rows are gone at the source, `gddl sweep release --table {table}` removes them; else let the CDC "
+        "service load the table again"
+    )
+
+
 def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
-        message = (
-            f"the reload lacks {state.held.rows} of {state.held.live} rows, more than sweep_limit allows; they stay "
-            f"until `gddl sweep release --table {table}`"
-        )
+        message = f"{lacking(state.held)}; they stay until `gddl sweep release --table {table}`"
         return (RunWarning(code="SWEEP_HELD", message=message, count=state.held.rows),)
     if standing != "pending":
         return ()

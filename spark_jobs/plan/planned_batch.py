@@ -276,7 +276,7 @@ class HeldSweep:
     """A sweep that waits for a user's release.
 
     Attributes:
-        rows: live rows of the replica that would be removed, of `live` ones.
+        rows: live rows of the replica that the load lacks, of `live` ones; without keys, how many it has less.
         since: ISO 8601 UTC.
     """
 

@@ -69,6 +69,7 @@ class Discovery:
         held: files that wait for a user's release of a truncate in the first of them; they are not in `waiting`.
         unread_loads: load files that a batch of this run could not read: nothing waits for this run any more.
         begun_loads: load files that open a generation, since all files that were ingested before them are gone.
+        unplaced_loads: those of them of a table without keys that may as well be the rest of the load before.
         late_loads: load files under new names that continue a load whose changes were ingested.
         reloaded_at: when the earliest file of a reload that waits was last modified; empty: none waits.
         overtaken: by changes that were ingested, a reload that waits; None: none was.
@@ -96,6 +97,7 @@ class Discovery:
     held: tuple[PlannedFile, ...] = ()
     unread_loads: tuple[str, ...] = ()
     begun_loads: tuple[str, ...] = ()
+    unplaced_loads: tuple[str, ...] = ()
     late_loads: tuple[str, ...] = ()
     reloaded_at: str = ""
     overtaken: Overtaken | None = None
@@ -160,6 +162,7 @@ def with_begun(
     That is so where changes of the current generation were ingested, all its files that were ingested are gone or are
     loads that were written again, and the load file is not older than these changes. One with the content that it had
     begins one only if it has no rows: a copy of a load that had some would bring back rows that were deleted since.
+    Without keys it is so also where no changes were: rows of two loads would be there beside each other.
 
     Args:
         known: newest ledger row of every path within the listed range, of which none was left out.
@@ -167,11 +170,14 @@ def with_begun(
     current = [row for row in known.values() if row.generation == state.generation and row.state == "committed"]
     newest = max((row.modified for row in current if row.kind == "change"), default=None)
     there = {file.path: file for file in listing}
-    if newest is None or any(row.kind == "change" and row.path in there for row in current):
+    if newest is None and not (state.keys == () and current and not any(row.path in there for row in current)):
+        return listing
+    if any(row.kind == "change" and row.path in there for row in current):
         return listing
     if any(row.path in there and row.etag == there[row.path].etag for row in current):
         return listing
-    return [replace(f, begins=True) if f.kind == "load" and f.modified >= newest else f for f in listing]
+    since = newest or ""
+    return [replace(f, begins=True) if f.kind == "load" and f.modified >= since else f for f in listing]
 
 
 def find(
@@ -221,6 +227,7 @@ def find(
         inference=inference,
         openings=openings,
         begun_loads=tuple(item.file.path for item in opening if item.begins),
+        unplaced_loads=_unplaced(opening, state),
         reloaded_at=reload.since if opening else "",
         late_loads=() if opening else tuple(_late_loads(waiting, known, state)),
     )
@@ -249,15 +256,26 @@ def _late_loads(waiting: Iterable[_Compared], known: Mapping[str, FileEntry], st
     So may those under names of older generations, where theirs has no load yet, since it began with a missing folder.
     A load by `gddl load` says itself where it begins, and those older than the newest change are of the load before.
     """
-    floor = state.generation_floor[-1] if state.generation_floor else None
     own = [row for row in known.values() if row.kind == "load" and row.generation >= state.generation]
     loads = [item for item in waiting if item.file.kind == "load" and (item.known is None or not own)]
     names = {path.rpartition("/")[2] for path in (*known, *(item.file.path for item in loads))}
-    if state.max_sequence in (None, floor) or FIRST_OF_LOAD in names:
+    if not _has_changes(state) or FIRST_OF_LOAD in names:
         return
     for item in loads:
         if item.file.modified > (state.max_commit_ts or ""):
             yield item.file.path
+
+
+def _has_changes(state: TableState) -> bool:
+    """Whether changes of the current generation were ingested."""
+    return state.max_sequence not in (None, state.generation_floor[-1] if state.generation_floor else None)
+
+
+def _unplaced(opening: Sequence[_Compared], state: TableState) -> tuple[str, ...]:
+    """Load files under new names where nothing but a load was ingested, whose files are gone."""
+    begun = tuple(item.file.path for item in opening if item.begins)
+    is_told = _has_changes(state) or any(path.rpartition("/")[2] == FIRST_OF_LOAD for path in begun)
+    return () if is_told else begun
 
 
 def _unreadable_since_snapshot(

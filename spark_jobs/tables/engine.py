@@ -58,7 +58,7 @@ class TableWork(Protocol):
         ...
 
     def sweepable(self) -> tuple[int, int]:
-        """Number of live rows of older generations, and of all live rows of the replica."""
+        """How many rows the newest full load lacks, and of how many live rows of the replica."""
         ...
 
     def sweep(self) -> MainCounts:

@@ -328,12 +328,21 @@ def test_progress_is_told_by_the_database_s_own_estimate(source: sa.Engine, tmp_
     assert parts == ["loaded from the source, about 10", "loaded from the source, about 20"]
 
 
-def test_table_without_keys_is_one_file(source: sa.Engine, tmp_path: Path) -> None:
+def test_table_without_keys_is_one_file_and_replaced_by_the_next_load(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "CREATE TABLE s.t (id int, v text)", "INSERT INTO s.t SELECT 1, 'x' FROM generate_series(1, 300)")
-    lake, spec = Lake(tmp_path), replace(SPEC, keys=(), sequence_by=())
+    lake, spec = Lake(tmp_path), replace(SPEC, keys=(), sequence_by=(), sweep_limit=TableSpec.sweep_limit)
     done(lake, source, spec)
     assert files(lake) == ["LOAD00000000.parquet", "LOAD00000001.parquet"]
     assert len(_replica(lake)) == 300
+    for number in (1, 2):
+        if number == 2:  # as by a rule of the bucket
+            for path in Path(lake.layout(spec).landing).iterdir():
+                path.unlink()
+        execute(source, "INSERT INTO s.t VALUES (1, 'x')")
+        assert done(lake, source, spec, AGAIN).warnings == ()
+        assert done(lake, source, spec).warnings == ()
+        assert len(_replica(lake)) == 300 + number
+        assert done(lake, source, spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_table_without_rows_is_created(source: sa.Engine, tmp_path: Path) -> None:
