@@ -14,7 +14,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.dropped_columns import require_droppable
-from spark_jobs.actions.reload_run import new_plan, reload_table
+from spark_jobs.actions.reload_run import kept_values, new_plan, reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.commit import has_unresolved
 from spark_jobs.batch.own_tables import has_all_changes, has_foreign_changes, versions_of
@@ -252,10 +252,11 @@ class _Rebuild:
             ledger.write_plan(plan)
         run.report("plan", plan.number)
         state = self._rewritten(plan, how)
+        reselected = reselected_columns(run.spec, ledger.state)
+        outcome.warn(kept_values(run, reselected))
         request = RebuildRequest(
             live=self.context, shadow=None, plan=plan, table_schema=how.schema,
-            floors=state.floors, swept=state.swept,
-            reselected=bool(reselected_columns(run.spec, ledger.state)),
+            floors=state.floors, swept=state.swept, reselected=bool(reselected),
         )  # fmt: skip
         done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))
         outcome.warn(notices.of_new_keys(run.spec, ledger.state, done.rows))

@@ -8,7 +8,7 @@ ledger commits. What only the change table knew is archived by a reload or resyn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -30,6 +30,7 @@ from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.features import installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.ledger.ledger import Ledger
@@ -202,6 +203,12 @@ def _unknown_batches(context: TableContext, ledger: Ledger) -> int:
     if not context.engine.tables.exists(context.layout.changes):
         return 0
     return max((file.batch for file in context.engine.contents(context).recorded_files()), default=0)
+
+
+def kept_values(run: TableRun, reselected: Collection[str]) -> list[RunWarning]:
+    """What features keep of columns that a repair is about to mask or to leave out."""
+    features = installed_features() if reselected else ()
+    return [warning for feature in features for warning in feature.shows_withheld(run, reselected)]
 
 
 def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
@@ -438,6 +445,8 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
     files, before = fresh.all_entries(), work.ledger.state
     if work.plan.landed is not None:
         work.range_files(fresh).require_read(files)
+    reselected = reselected_columns(work.run.spec, before)
+    outcome.warn(kept_values(work.run, reselected))
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
     request = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
@@ -445,7 +454,7 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
         floors=_floors(work, fresh.state),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
-        resequenced=resequenced, reselected=bool(reselected_columns(work.run.spec, before)),
+        resequenced=resequenced, reselected=bool(reselected),
     )  # fmt: skip
     if work.plan.swapping:
         return request, fresh, None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ class Feature:
 
     def forget_rows(self, run: TableRun) -> None:
         """After a key was erased, also of a row that does not use the feature any more: remove rows that it keeps."""
+
+    def shows_withheld(self, run: TableRun, columns: Collection[str]) -> tuple[RunWarning, ...]:  # noqa: ARG002
+        """Before stored columns are masked or left out, also of a row that no longer uses the feature: what keeps
+        their values."""
+        return ()
 
     def reason_not_to_move(self, run: TableRun) -> tuple[str, str] | None:  # noqa: ARG002 - for features that do
         """Before a table gets another name, also of a row that does not use the feature any more: why it can't, and the

@@ -410,6 +410,23 @@ def test_masked_and_excluded_columns_stay_so(lake: Lake) -> None:
     assert all(row["name"] != "x" and "secret" not in row for row in rows)
 
 
+@pytest.mark.parametrize("repair", [Rebuild(), Reload(confirmed=True)])
+def test_cuts_that_keep_clear_values_are_named(repair: Rebuild | Reload, lake: Lake) -> None:
+    service, spec = Service(lake), ORDERS
+    service.load(spec, {0: 0}, name=["x"])
+    service.change(spec, [(at(1), "I", 1, 10)], name=["x"])
+    service.change(spec, [(at(2), "I", 2, 10)], name=["x"])
+    lake.done(spec)
+    cuts_of(lake, spec).make("first", at(1).isoformat())
+    assert [w for w in lake.done(spec, JobOptions(action=repair)).warnings if w.code == "CUTS_UNMASKED"] == []
+    masked = replace(spec, mask={"name": "hash"})
+    (warning,) = lake.done(masked, JobOptions(action=repair)).warnings
+    assert (warning.code, warning.count, warning.sample) == ("CUTS_UNMASKED", 1, ("first",))
+    assert {row["name"] for row in cuts_of(lake, masked).rows(cuts_of(lake, masked).stored("first"), "s.orders")} == {
+        "x"
+    }
+
+
 def test_rows_that_were_read_from_the_source_again_are_refused(lake: Lake, service: Service) -> None:
     """They are later than the place that they have."""
     service.change(ORDERS, [(at(20), "U", 1, 11)])

@@ -1,8 +1,8 @@
-"""Tables and views of cuts follow an erasure of a key, and the name of their table."""
+"""Tables and views of cuts follow an erasure of a key, and the name of their table; masks that come later are named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
@@ -11,7 +11,9 @@ from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.consistent_cut import Cut, CutTable, change_cut, cuts, key_forms, require_view
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
@@ -71,6 +73,17 @@ class ConsistentCuts(Feature):
             )
             remedy = f"gddl as-of drop {others[0]}, then erase again"
             raise FatalError("CUT_KEYS_CHANGED", what, where=run.spec.table, remedy=remedy)
+
+    def shows_withheld(self, run: TableRun, columns: Collection[str]) -> tuple[RunWarning, ...]:
+        """`CUTS_UNMASKED`: tables of cuts stay as they are. Views show what the history has."""
+        names = lowered(columns)
+        entries = ((cut.name, cut.of(run.spec.table)) for cut in cuts(run.runtime.storage, run.job.roots.lake))
+        kept = [name for name, one in entries if one and one.view is None and names & lowered(one.columns)]
+        if not kept:
+            return ()
+        message = f"cuts keep the values that {', '.join(sorted(columns))} had when they were made; "
+        message += f"`gddl as-of drop {kept[0]}` removes one, then make it again"
+        return (RunWarning(code="CUTS_UNMASKED", message=message, count=len(kept), sample=tuple(kept[:5])),)
 
     def move(self, run: TableRun, new: TableSpec) -> None:
         storage, lake = run.runtime.storage, run.job.roots.lake
