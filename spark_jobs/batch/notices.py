@@ -347,7 +347,7 @@ def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
     message = (
         f"empty fields of CSV are read as empty texts, since {DmsOptions().csv_null} stands for null by default, and "
         "no field of their files has it; set options.csv_null to CsvNullValue of the endpoint: '' where they are null "
-        f"(then run gddl reload --from-files --table {spec.table}), else {DmsOptions().csv_null}"
+        f"(then run `gddl reload --from-files --table {spec.table}`), else {DmsOptions().csv_null}"
     )
     is_assumed = "csv_null" not in spec.options
     return (RunWarning(code="CSV_EMPTY_FIELDS", message=message, count=count),) if is_assumed else ()
