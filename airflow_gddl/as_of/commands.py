@@ -348,6 +348,10 @@ class _Lake:
         outcome = self.outcome(specs, action)
         if (status := of_outcome(outcome, bad_rows=False)) != context.OK:
             job.show_troubles(self.cli, outcome)
+            failed = ", ".join(one.table for one in outcome.results if one.error is not None)
+            if action.then == "make" and failed:
+                what = f"nothing was made: a cut has all of its tables, and of {failed} it can't be made"
+                self.cli.screen.warn(f"{what}; --table names the tables of a cut without it", "red")
             raise typer.Exit(status)
         by_table = {one.table: one for one in outcome.results}
         return tuple(by_table[one.table] for one in specs)
