@@ -400,7 +400,9 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
     unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
-    kept = "files could not be read; they are in quarantine, and are read again when they change, or by a replay"
+    codes = ", ".join(sorted({u.code for u in bad} - {"FILE_UNREADABLE", "FILE_VANISHED"}))
+    kept = "files could not be read" + (f" ({codes})" if codes else "")
+    kept += "; they are in quarantine, and are read again when they change, or by a replay"
     removal_message = "files were removed after the listing; they are loaded if they are delivered again"
     return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", removal_message, vanished))
 

@@ -283,7 +283,7 @@ PLAYED: dict[str, Play] = {
     "FOREIGN_COMMIT": Play(arrange=foreign, command="gddl rebuild", rows=CHANGED),
     "VERIFY_DIFFERENT": Play(arrange=foreign, asked=("verify",), command="gddl rebuild", rows=CHANGED),
     "LEDGER_MISSING": Play(
-        arrange=without_ledger, command="gddl rebuild", rows=CHANGED, then=("GENERATIONS_INFERRED",)
+        arrange=without_ledger, asked=("verify",), command="gddl rebuild", rows=CHANGED, then=("GENERATIONS_INFERRED",)
     ),
     "LEDGER_BEHIND": Play(arrange=older_ledger, command="gddl rebuild", rows=CHANGED),
     "KEYS_CHANGED": Play(arrange=with_row(keys="[id, v]"), command="gddl rebuild", rows=CHANGED),
@@ -311,10 +311,10 @@ PLAYED: dict[str, Play] = {
     "QUARANTINE_STALE": Play(arrange=stale, command="gddl errors dismiss", of="OP_UNKNOWN", rows=CHANGED),
     "LOAD_INCOMPLETE": Play(arrange=incomplete_load, by_hand=lambda shop: shop.load_part(), rows=CHANGED),
     "FILE_EMPTY": Play(
-        arrange=empty_file, asked=("errors", "list"), by_hand=delivered_again, rows={**CHANGED, 0: "again"}
+        arrange=empty_file, by_hand=delivered_again, rows={**CHANGED, 0: "again"}
     ),
     "FILE_KEY_MISSING": Play(
-        arrange=file_without_key, asked=("errors", "list"), by_hand=delivered_again, rows={**CHANGED, 0: "again"}
+        arrange=file_without_key, by_hand=delivered_again, rows={**CHANGED, 0: "again"}
     ),
     "COLUMN_DROPPED": Play(
         arrange=dropped_column, command="gddl schema --table T --drop-column COLUMN", of="extra",
@@ -381,3 +381,16 @@ def test_the_remedy_of_a_code_ends_it(code: str, tmp_path: Path) -> None:
     assert set(shop.state()["attention"]) <= ({"LOAD_INCOMPLETE"} if play.goes_on else {"FILE_UNREADABLE"})
     ((verified,), said) = shop.run("verify")
     assert verified["error"] is None, said
+
+
+def test_a_landing_root_that_is_back_without_the_folder_is_no_missing_root(tmp_path: Path) -> None:
+    shop = Shop(tmp_path)
+    shop.write_row()
+    landing_root_away(shop)
+    shop.run()
+    assert "LANDING_MISSING" in shop.state()["error"]
+    (shop.folder / "landing").mkdir()
+    shop.run()
+    state = shop.state()
+    assert (state["state"], state["failed"], state["error"]) == ("attention", False, None)
+    assert state["attention"] == ["FOLDER_MISSING"]
