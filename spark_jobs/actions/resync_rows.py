@@ -276,7 +276,7 @@ class _Resync:
                 raise self._misnamed({given or "a value alone": text}, "name its columns: ", self.schema.keys, "--key")
             fitted = key_text(text, kind)
             if fitted is None:
-                what = f"the value for {name} is none of its type, {kind}, that can be named"
+                what = f"the value for {name} is not one of its type, {kind}"
                 raise FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=how_written(name, kind))
             values[name] = _value(fitted, kind)
         return values
