@@ -355,7 +355,7 @@ def asked_moment(text: str) -> AskedMoment:
     if not is_moment:
         remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740, "
         remedy += "00000027:00000ac0:0003 (SQL Server) or 2751829 (Oracle)"
-        raise MetadataError("CUT_MOMENT_INVALID", f"--at is none: {text!r:.80}", remedy=remedy)
+        raise MetadataError("CUT_MOMENT_INVALID", f"--at is not a moment: {text!r:.80}", remedy=remedy)
     return AskedMoment(text=text, time=time)
 
 

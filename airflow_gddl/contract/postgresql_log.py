@@ -352,7 +352,7 @@ def _unnamed(spec: TableSpec, columns: Iterable[str], identity: Iterable[str]) -
 
 def shown(findings: Sequence[Finding]) -> tuple[str, str]:
     """Message and remedy of a refusal: the first finding, and how many there are."""
-    more = f" (and {len(findings) - 1} more: see gddl check)" if len(findings) > 1 else ""
+    more = f" (and {len(findings) - 1} more: see `gddl check`)" if len(findings) > 1 else ""
     return f"{findings[0].what}{more}", findings[0].statement
 
 

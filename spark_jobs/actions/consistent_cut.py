@@ -91,7 +91,9 @@ def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
         return _held(run, cut, entry)
     except FileNotFoundError as error:
         what = f"files of {run.spec.table} in the cut {cut.name} are missing: {error}"
-        raise FatalError("TABLES_MISSING", what, where=run.spec.table, remedy=f"gddl as-of drop {cut.name}") from error
+        raise FatalError(
+            "TABLES_MISSING", what, where=run.spec.table, remedy=f"`gddl as-of drop {cut.name}`"
+        ) from error
 
 
 def _held(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
@@ -165,7 +167,7 @@ def _runs(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, TableRun]:
     runs = {one.shard: one for one in (*run.shard_runs(), *run.former_shards)} if entry.shards else {"": run}
     if lost := sorted(entry.starts.keys() - runs.keys()):
         what = f"{run.spec.table}: nothing is known any more of {', '.join(lost)}, of which the cut has rows"
-        raise FatalError(CHANGES_CODE, what, where=run.spec.table, remedy=f"gddl as-of drop {cut.name}")
+        raise FatalError(CHANGES_CODE, what, where=run.spec.table, remedy=f"`gddl as-of drop {cut.name}`")
     return runs
 
 

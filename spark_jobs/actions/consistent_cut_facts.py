@@ -144,7 +144,7 @@ def _facts_of(run: TableRun, asked: AskedMoment) -> CutFacts:
 def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
     spec, state = run.spec, ledger.state
     if state.keys is None:
-        raise _refused(LOAD_CODE, run, "it is not loaded", f"gddl run --table {spec.table}")
+        raise _refused(LOAD_CODE, run, "it is not loaded", f"`gddl run --table {spec.table}`")
     notices.require_finished(run.title, ledger, run.layout.state, then="make the cut")
     require_same_identity(spec, state)
     if not state.keys:
@@ -158,7 +158,7 @@ def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
         what = (
             "another writer has changed its change table, so that changes may be missing or wrong, also after a rebuild"
         )
-        raise _refused(CHANGES_CODE, run, what, refreshed(spec, f"gddl reload --from-files --table {spec.table}"))
+        raise _refused(CHANGES_CODE, run, what, refreshed(spec, f"`gddl reload --from-files --table {spec.table}`"))
     if state.adopted or state.baseline is not None:
         raise _refused(LOAD_CODE, run, "it was adopted: no full load of it is known", "leave it out, by --table")
     require_replica(run.context(), state)
@@ -332,14 +332,14 @@ class _Known:
         run, state = self.run, self.state
         if state.swept < state.generation or run.is_loading:
             what = "its full load has not ended, or rows that it lacks were not removed yet"
-            raise _refused(LOAD_CODE, run, what, f"gddl run --table {run.spec.table}")
+            raise _refused(LOAD_CODE, run, what, f"`gddl run --table {run.spec.table}`")
         if self.kind == "time":
             return EarlierLoad(generation=state.generation, least=self._loaded_by_time(), complete=_NOTHING)
         load = run.source_load
         if load is not None and self._loads():
             if not load.place:
                 what = "its full load has not noted where the log was when it ended"
-                raise _refused(LOAD_CODE, run, what, f"load it again: gddl load --again --table {run.spec.table}")
+                raise _refused(LOAD_CODE, run, what, f"load it again: `gddl load --again --table {run.spec.table}`")
             return EarlierLoad(
                 generation=state.generation, least=load.place, complete=_NOTHING, number=number_of_log(load.log),
                 loaded_at=by_any_clock(load.ended),
@@ -419,7 +419,7 @@ class _Known:
             return _End(complete, place_in(log.number, log.until), whole=True, known_at=log.read_at or None)
         if reads_of(self.run.spec) == "log":
             raise _refused(
-                INCOMPLETE_CODE, self.run, "its log was not read yet", f"gddl run --table {self.run.spec.table}"
+                INCOMPLETE_CODE, self.run, "its log was not read yet", f"`gddl run --table {self.run.spec.table}`"
             )
         beat = _NOTHING
         if listed_at is None:

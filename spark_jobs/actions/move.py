@@ -113,7 +113,7 @@ class _Move:
         self._require_features()
         unfinished = read_note(storage, new.state)
         if unfinished is not None and unfinished.old not in (self.old.table, self.new.table):
-            remedy = f"finish that one first: gddl move --table {unfinished.old} --to {unfinished.new}"
+            remedy = f"finish that one first: `gddl move --table {unfinished.old} --to {unfinished.new}`"
             raise FatalError("TARGET_TAKEN", f"{unfinished.old} is being moved to {unfinished.new}", remedy=remedy)
         if TargetRecords(storage, self.run.job.roots, self.new).is_of_others(self.old.table):
             where = f"it was not loaded from {old.landing}"

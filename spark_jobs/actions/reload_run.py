@@ -37,7 +37,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending, require_sound_tables
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import next_batch
-from spark_jobs.plan.generations import Recorded, reconstruct
+from spark_jobs.plan.generations import Recorded, of_times, reconstruct
 from spark_jobs.plan.identity import require_same_identity, reselected_columns
 from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import (
@@ -114,7 +114,9 @@ def by_ledger(
     """The files with the generations that the live ledger gave them, or would give them now.
 
     Where places in the source's log say the generations of changes, a reload gives all files the current one: their
-    snapshots open later ones. Changes that were ingested before a load that is older than they are belong to that load.
+    snapshots open later ones. Under `generations: by_time` the times of the files decide in a reload, whatever the
+    ledger took them for: a user says so where a load was taken for a part of the one before. Changes that were
+    ingested before a load that is older than they are belong to that load.
 
     Raises:
         FatalError: as `notices.require_known_generations`.
@@ -126,6 +128,8 @@ def by_ledger(
         return _with_generations(
             discovery, dict.fromkeys((f.path for f in discovery.waiting), max(live.state.generation, 1))
         )
+    if archives and run.spec.generations == "by_time":
+        return _with_generations(discovery, of_times(discovery.waiting, live.state.generation))
     known = {path: entry.generation for path, entry in live.all_entries().items()}
     known |= {file.path: file.generation for file in waiting.waiting}
     if waiting.overtaken is not None:

@@ -15,6 +15,7 @@ from spark_jobs.actions.verify_against import verify_against
 from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import foreign_commits, require_replica, warnings_of
+from spark_jobs.batch.pending import has_tables
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -109,6 +110,8 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     """The verdicts on a table, or on the rows of one of its sources; None: nothing of it was loaded."""
     ledger = run.ledger()
     if ledger.state.keys is None:
+        context = run.context()
+        notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), run.layout.state)
         notices.require_first_load(run.spec.table, ledger)
         return None
     notices.require_finished(run.title, ledger, run.layout.state, then="verify")

@@ -366,7 +366,7 @@ def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
     message = (
         f"empty fields of CSV are read as empty texts, since {DmsOptions().csv_null} stands for null by default, and "
         "no field of their files has it; set options.csv_null to CsvNullValue of the endpoint: '' where they are null "
-        f"(then run gddl reload --from-files --table {spec.table}), else {DmsOptions().csv_null}"
+        f"(then run `gddl reload --from-files --table {spec.table}`), else {DmsOptions().csv_null}"
     )
     is_assumed = "csv_null" not in spec.options
     return (RunWarning(code="CSV_EMPTY_FIELDS", message=message, count=count),) if is_assumed else ()
@@ -419,7 +419,9 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
     unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
-    kept = "files could not be read; they are in quarantine, and are read again when they change, or by a replay"
+    codes = ", ".join(sorted({u.code for u in bad} - {"FILE_UNREADABLE", "FILE_VANISHED"}))
+    kept = "files could not be read" + (f" ({codes})" if codes else "")
+    kept += "; they are in quarantine, and are read again when they change, or by a replay"
     removal_message = "files were removed after the listing; they are loaded if they are delivered again"
     return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", removal_message, vanished))
 

@@ -388,7 +388,7 @@ class WantedKey:
             text, hashed = given[key.lower()], (method := masks.get(key)) in HASHED
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
-                what = f"the value for {key} is none of its type, {kinds[key]}, that can be named"
+                what = f"the value for {key} is not one of its type, {kinds[key]}"
                 raise FatalError(code, what, where=spec.table, remedy=how_written(key, kinds[key]))
             source[key] = fitted
             stored.append(masked_text(text.encode(), method) if hashed else fitted)

@@ -145,3 +145,12 @@ def test_each_field_of_a_remedy_can_be_written() -> None:
     assert len(found) > 150
     assert {one for one in found if one[1] not in KNOWN | OTHERS} == set()
     assert "source_table" not in KNOWN
+
+
+NO_SENTENCE = re.compile(r"(?<!there )\bis none\b(?! of)|\bsee details\b")
+
+
+def test_messages_are_sentences() -> None:
+    """Whoever reads `--at is none`, or is sent to a field of a result that is not shown, is not helped."""
+    found = {text for path in SOURCES for text in texts(ast.parse(path.read_text(encoding="utf-8")))}
+    assert [text for text in found if NO_SENTENCE.search(text)] == []

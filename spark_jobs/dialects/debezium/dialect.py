@@ -369,7 +369,7 @@ class DebeziumDialect(Dialect):
         """
         if self.is_loading:
             what = f"{self.spec.table} has no keys, and its load from the source has not ended"
-            remedy = f"let it end, or resume it: gddl load --table {self.spec.table}"
+            remedy = f"let it end, or resume it: `gddl load --table {self.spec.table}`"
             raise RetriableError("TABLE_BUSY", what, where=file.path, remedy=remedy)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:

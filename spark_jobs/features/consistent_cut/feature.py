@@ -71,7 +71,7 @@ class ConsistentCuts(Feature):
                 f"{run.spec.table} had other keys, or masks of them, when {', '.join(others)} was made: nothing tells "
                 "which of its rows are erased; the key is in no other table"
             )
-            remedy = f"gddl as-of drop {others[0]}, then erase again"
+            remedy = f"`gddl as-of drop {others[0]}`, then erase again"
             raise FatalError("CUT_KEYS_CHANGED", what, where=run.spec.table, remedy=remedy)
 
     def shows_withheld(self, run: TableRun, columns: Collection[str]) -> tuple[RunWarning, ...]:

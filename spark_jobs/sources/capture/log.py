@@ -279,7 +279,7 @@ def require_readable(run: TableRun, known: LogPosition) -> None:
     if (why := known.stopped.get(run.spec.name_in_source)) is None:
         return
     what = f"a change of {run.spec.name_in_source} can't be read, and those after it were left out: {why}"
-    remedy = f"correct the value in the source, then gddl load --again --table {run.spec.table}"
+    remedy = f"correct the value in the source, then `gddl load --again --table {run.spec.table}`"
     raise FatalError("SOURCE_LOG_STOPPED", what, where=run.spec.name_in_source, remedy=remedy)
 
 

@@ -612,7 +612,7 @@ class _Capture:
 
     def _require_within_limit(self, compared: Comparison) -> None:
         limit, table = self.run.spec.sweep_limit, self.run.spec.table
-        release = f"more than sweep_limit allows; if that is right: gddl sweep release --table {table}"
+        release = f"more than sweep_limit allows; if that is right: `gddl sweep release --table {table}`"
         if isinstance(self.run.job.options.action, SweepRelease):
             return
         if compared.deletes > limit * compared.keys_before:
