@@ -25,6 +25,7 @@ from airflow_gddl.contract.row_checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.tidying import TABLES
 from spark_jobs.batch.totals import RunTotals
@@ -288,7 +289,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Maintain one table; `details` is a `MaintenanceResult`.
 
     Raises:
-        FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`.
+        FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`; as `require_undamaged`.
         RetriableError: `TABLE_BUSY`.
     """
     if seconds(run.spec.vacuum_retention) < LEAST_VACUUM_SECONDS:
@@ -299,6 +300,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
             remedy="write 1d or more",
         )
     with nullcontext() if run.job.options.dry_run else run.claim() as claim:
+        require_undamaged(run)
         kept = _Maintenance(run, claim).run_steps(run.runtime.clock())
     run.report("done")
     totals.warn(_warnings(kept))

@@ -9,18 +9,19 @@ ledger commits. What only the change table knew is archived by a reload or resyn
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from airflow_gddl.contract.actions import Reload, Resync
+from airflow_gddl.contract.actions import Rebuild, Reload, Resync, Run
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
-from spark_jobs.actions.reload_check import Replacement, check, require_connection, still_different
+from spark_jobs.actions.reload_check import Replacement, check, require_connection, require_landed, still_different
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
+from spark_jobs.batch.damaged_tables import damaged, damages, mend_files, mend_logs, of_files
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
 from spark_jobs.batch.pending import Batch, PendingWork, batches_ahead, files_changed, moment
@@ -61,6 +62,7 @@ from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
 from spark_jobs.rules.step_results import Archived, Rebuilt
+from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
 from spark_jobs.tables.places import DeclinedError, LargeBatchError
@@ -221,7 +223,7 @@ def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
     root = join(live.state, "refresh", f"{plan.batch_id}-{version_of(plan)}")
     layout = replace(
         live, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
-        replica=join(root, "replica"), history=join(root, "history"),
+        replica=join(root, "replica"), history=join(root, "history"), tombstones=join(root, "tombstones"),
     )  # fmt: skip
     # A partition column may come with a later file; the new tables are checked once all files are read.
     return replace(run, layout_override=layout, spec=replace(run.spec, partition_by=()))
@@ -284,13 +286,18 @@ def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPl
 
 @dataclass(frozen=True, kw_only=True)
 class _Reload:
-    """A reload in progress: the live table and the shadow table that is built beside it."""
+    """A reload in progress: the live table and the shadow table that is built beside it.
+
+    Attributes:
+        found: damage of the live tables, by their names.
+    """
 
     run: TableRun
     live: TableContext
     ledger: Ledger
     plan: BatchPlan
     claim: Claim
+    found: dict[str, Damage] = field(default_factory=dict)
 
     @cached_property
     def recorded(self) -> Recorded | None:
@@ -327,12 +334,15 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
     """
     outcome.mode = "refresh"
     with run.claim() as claim:
-        ledger, context = run.ledger(), run.context()
+        ledger = run.ledger()
+        found = _repairable(run, ledger)
+        context = run.context()
         require_no_other_table(context, ledger)
         context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
         plan = _planned(run, context, ledger, claim, outcome)
         run.report("plan", plan.number)
-        checked = _carry_out(_Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
+        work = _Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim, found=found)
+        checked = _carry_out(work, outcome)
     run.report("done", outcome.batches, outcome.rows_read)
     if checked is None:
         return run.result(outcome)
@@ -342,6 +352,27 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
         if checked.far_after
         else result
     )
+
+
+def _repairable(run: TableRun, ledger: Ledger) -> dict[str, Damage]:
+    """Damage of the tables that the reload replaces; a log that can't be read is gone now.
+
+    Raises:
+        FatalError: `TABLE_DAMAGED`: a resync or a reload of a time, which compare with what is there. As
+            `require_landed`.
+    """
+    found = damages(run.runtime.storage, run.layout)
+    if not found:
+        return {}
+    options, pending = run.job.options, ledger.plan()
+    is_whole = isinstance(options.load, Reload | Rebuild | Run) and LandingRange.of(options) is None
+    is_whole = is_whole and not (pending is not None and (pending.landed or pending.resync))
+    if not is_whole and (fault := damaged(run.spec, found)):
+        raise fault
+    confirmed = pending is not None and pending.confirmed
+    if of_files(found) and not confirmed:
+        require_landed(run, ledger, found)
+    return mend_logs(run, found)
 
 
 def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim, outcome: RunTotals) -> BatchPlan:
@@ -427,6 +458,7 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
     if not work.plan.swapping:
         work.claim.check()
         work.ledger.write_plan(replace(work.plan, swapping=True))
+    mend_files(work.live, work.found, work.run.runtime.clock())
     work.run.report("swapping", work.plan.number)
     done = work.live.engine.rebuild(request).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
@@ -490,10 +522,12 @@ def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replaceme
     A check that can't run drops the reload too: the table's next loads must not wait for its source.
     """
     try:
-        archived = work.live.engine.rebuild(request).archived()
+        damaged_changes = "changes" in work.found
+        archived = Archived() if damaged_changes else work.live.engine.rebuild(request).archived()
         if work.plan.landed is not None:
             _require_decided(work, request.table_schema, fresh, archived)
-        checked = check(work.run, work.plan, request, fresh.all_entries(), archived)
+        files = fresh.all_entries()
+        checked = check(work.run, work.plan, request, files, archived, compares="replica" not in work.found)
     except (DeclinedError, FatalError):
         raise
     except Exception:

@@ -14,6 +14,7 @@ from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.actions.verify_against import verify_against
 from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
 from spark_jobs.batch import notices
+from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.own_tables import foreign_commits, require_replica, warnings_of
 from spark_jobs.batch.pending import has_tables
 from spark_jobs.batch.runtime import iso
@@ -26,6 +27,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.verify import BUCKETS, Verdict, together
 from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.source_tables import opened, url_of
+from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import ABSENT, SourceVerdict, WindowVerdict, grid_of, verify_source, verify_windows
 
@@ -39,9 +41,11 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     `BATCH_UNFINISHED` when some sources of a table could not be compared.
 
     Raises:
-        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`; as `verify_against`.
+        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`; as `require_undamaged`
+            and `verify_against`.
     """
     run.ledger()  # which refuses a table that was loaded otherwise
+    require_undamaged(run)
     if _asked(run).against:
         return verify_against(run, totals)
     if not run.spec.shards and (connection := run.source_connection):
@@ -113,6 +117,9 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
         context = run.context()
         notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), run.layout.state)
         notices.require_first_load(run.spec.table, ledger)
+        if ledger.plan() is None and not run.shard:
+            there = DeltaCommits(run.runtime.storage).exists(run.layout.changes)
+            notices.require_tables(run.spec, ledger.state, there, run.layout.state)
         return None
     notices.require_finished(run.title, ledger, run.layout.state, then="verify")
     require_same_identity(run.spec, ledger.state)

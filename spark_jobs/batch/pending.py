@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.actions import ErrorsReplay, Load, SweepRelease, TruncateRelease
 from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.sources import source_of
 from spark_jobs.batch import notices
+from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.own_tables import foreign_commits, warnings_of
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import TableSession
@@ -272,10 +274,12 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
     """What was found of the table, and whether a run has work.
 
     Raises:
-        FatalError: as `require_same_identity`; `FIRST_LOAD_UNREADABLE`.
+        FatalError: as `require_same_identity` and `require_undamaged`; `FIRST_LOAD_UNREADABLE`.
         RetriableError: `LANDING_MISSING`.
     """
     ledger = run.ledger()
+    if run.job.options.full_listing or is_listing_due(ledger.state.listed_in_full_at, run.runtime.clock()):
+        require_undamaged(run)  # before the listing is noted: until a repair, each run says it
     run.report("discover")
     pending = ledger.plan() is not None  # its late files must be found again
     discovery = run.discover(ledger, brief=not pending)

@@ -214,7 +214,10 @@ def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | No
 
 
 def damaged(path: str, what: str) -> FatalError:
-    remedy = "restore the file from a version or backup; deleting the table's ledger folder ingests all files again"
+    folder = path.rsplit("/", 2)[0]  # of commits or segments, each kind in a folder of its own
+    table = ".".join(folder.rpartition("/ledger/")[2].split("/")[:2])
+    remedy = f"restore the file from a version or backup; or delete {folder}, then `gddl rebuild --table {table}`, "
+    remedy += "which reads the landed files again and keeps what the change table has"
     return FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
 
 

@@ -356,6 +356,10 @@ class TableLogs(Protocol):
         """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
         ...
 
+    def forget_all(self) -> None:
+        """Drop what is known of tables that another writer may have changed."""
+        ...
+
     def last_transaction(self, path: str, app: str) -> int:
         """Highest transaction version that `app` committed to the table; -1 when none."""
         ...
