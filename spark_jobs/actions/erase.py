@@ -207,8 +207,11 @@ class _Erasing:
 
     def _bounded(self, known: Erasure, files: Sequence[PlannedFile], asked_at: str) -> Erasure:
         """The record with bounds that distinguish erased rows from later rows with a reused key."""
-        prints = set(known.fingerprints)
+        prints, rows = set(known.fingerprints), self.ledger.all_entries()
         for file in files:
+            row = rows.get(file.path)
+            if row is not None and row.etag == file.etag and row.fingerprint:  # which a copy of the file keeps
+                prints.add(row.fingerprint)
             with suppress(FileNotFoundError):  # removed since it was listed, or written again: its rows may be later
                 prints.add(self.context.storage.fingerprint_as_listed(file))
         return replace(

@@ -146,8 +146,16 @@ def _moved(run: TableRun, retention: LandingRetention, files: list[tuple[StoredO
                 storage.delete(target)  # it may be a part of what is being written
                 yield file.path
             run.report("copied")
-        elif there.size != file.size or storage.fingerprint(there) != storage.fingerprint(file):
+        elif not _is_copy(storage, there, file):
             yield file.path
+
+
+def _is_copy(storage: Storage, there: StoredObject, file: StoredObject) -> bool:
+    """Whether two files have the same bytes; a copy may have another tag."""
+    if there.size != file.size:
+        return False
+    of_bytes = storage.fingerprints_of_bytes
+    return storage.fingerprint(there) == storage.fingerprint(file) or of_bytes(there.path) == of_bytes(file.path)
 
 
 def target_of(run: TableRun, retention: LandingRetention, path: str, generation: int) -> str:

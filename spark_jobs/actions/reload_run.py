@@ -46,6 +46,7 @@ from spark_jobs.plan.planned_batch import (
     BatchPlan,
     FileEntry,
     GenerationFloor,
+    PlannedFile,
     TableState,
     floors_with_times,
     is_small,
@@ -132,12 +133,24 @@ def by_ledger(
         )
     if archives and run.spec.generations == "by_time":
         return _with_generations(discovery, of_times(discovery.waiting, live.state.generation))
-    known = {path: entry.generation for path, entry in live.all_entries().items()}
+    rows = live.all_entries()
+    known = {path: entry.generation for path, entry in rows.items()}
     known |= {file.path: file.generation for file in waiting.waiting}
     if waiting.overtaken is not None:
         later = (file for file in discovery.waiting if file.kind == "change" and file.modified > waiting.reloaded_at)
         known |= dict.fromkeys((file.path for file in later), live.state.generation + 1)
-    return _with_generations(discovery, known)
+    return _with_generations(_with_fingerprints(discovery, rows), known)
+
+
+def _with_fingerprints(discovery: Discovery, rows: Mapping[str, FileEntry]) -> Discovery:
+    """The files with the fingerprints that the live ledger has of their content, by which erased keys are known."""
+
+    def known(file: PlannedFile) -> PlannedFile:
+        row = rows.get(file.path)
+        is_same = row is not None and row.etag == file.etag and row.fingerprint
+        return replace(file, fingerprint=row.fingerprint) if row is not None and is_same else file
+
+    return replace(discovery, waiting=tuple(map(known, discovery.waiting)))
 
 
 def by_change_table(discovery: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:

@@ -61,7 +61,7 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
     message = "change files were written again: their later version counts, and rows that are missing from it stay"
     corrected = [file.path for file in discovery.waiting if file.corrects]
     warnings += [*_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(discovery.inference)]
-    return (*warnings, *_of_later_loads(discovery, dialect.spec.table))
+    return (*warnings, *_of_later_loads(discovery, dialect.spec.table), *_of_touched(discovery, dialect.spec.table))
 
 
 def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
@@ -77,6 +77,20 @@ def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     return (
         *_of_paths("GENERATIONS_INFERRED", begun, discovery.begun_loads),
         *_of_paths("LOAD_AFTER_CHANGES", late, discovery.late_loads),
+    )
+
+
+def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
+    """Warnings about files with another tag or time, said once: the ledger has the tag then."""
+    same = "files have another time or tag, and the content that they had; nothing of them was loaded again"
+    taken = (
+        "load files have another tag and the size that they had, and nothing tells whether their bytes are others; "
+        f"they were taken as copies; if the source was loaded again, run `gddl reload --from-files --table {table}`"
+    )
+    proven = [path for path in discovery.touched if path not in discovery.taken_as_touched]
+    return (
+        *_of_paths("FILES_TOUCHED", same, proven),
+        *_of_paths("GENERATIONS_INFERRED", taken, discovery.taken_as_touched),
     )
 
 

@@ -170,6 +170,7 @@ class Probed:
         snapshot: what its events say of snapshots of the source; None: its dialect knows of none.
         defaults: of its columns, as its schema states them.
         bounds: of the tier, for reading it.
+        content: see `contents.content_of`.
     """
 
     file: PlannedFile
@@ -189,6 +190,7 @@ class Probed:
     snapshot: SnapshotMarks | None = field(default=None, compare=False)
     defaults: tuple[ColumnDefault, ...] = field(default=(), compare=False)
     bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
+    content: str = field(default="", compare=False)
 
     @classmethod
     def of_table(

@@ -45,7 +45,7 @@ class PlannedFile:
     """A file of a batch plan: what was seen when the batch was planned.
 
     Attributes:
-        fingerprint: distinguishes content: the store's ETag where it is a digest, else BLAKE2b of the bytes.
+        fingerprint: equal ones are of equal bytes: S3's ETag where it may be a digest, else BLAKE2b of the bytes.
         generation: the generation its rows belong to.
         corrects: an earlier version of this change file was ingested.
     """
@@ -79,6 +79,8 @@ class FileEntry:
     """A row of the ledger: one version of one file.
 
     Attributes:
+        fingerprint: identifies the bytes as far as they are known, see `dialects.contents`. Empty: what was read of the
+            file may be a part of it.
         rows: rows read; null when the file could not be read.
         min_sequence, max_sequence: JSON form of the sequence (a list for several columns); null without changes.
         min_commit_ts, max_commit_ts: ISO 8601 UTC with microseconds; null when the file has none.

@@ -84,7 +84,7 @@ class RangeFiles:
         known, chosen = self._that_count, self.done.union(file.path for file in files)
         changed = [
             file for file in files
-            if file.kind == "load" and (known[file.path].fingerprint != file.fingerprint or known[file.path].reopens)
+            if file.kind == "load" and (known[file.path].etag != file.etag or known[file.path].reopens)
         ]  # fmt: skip
         generations = {file.generation for file in changed}
         outside = sorted(path for path, one in known.items() if one.generation in generations and path not in chosen)

@@ -17,7 +17,7 @@ from spark_jobs.plan.planned_batch import (
     TableState,
 )
 
-Fingerprint = Callable[[LandedFile], str]
+Fingerprint = Callable[[LandedFile, FileEntry | None], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,7 @@ class Discovery:
     Attributes:
         waiting: files to ingest in the order to ingest them; input of `next_batch`.
         touched: path to (fingerprint, etag now) where only the etag changed, not the content.
+        taken_as_touched: load files among them of which nothing tells that: they have the same size, and another tag.
         missing: paths that the ledger knows, within what was listed, but that no longer exist.
         folder_missing: there is no landing folder (on S3: nothing below it).
         root_missing: nor the landing root, as where a file system is not mounted; never on S3, which has no folders.
@@ -77,6 +78,7 @@ class Discovery:
 
     waiting: tuple[PlannedFile, ...] = ()
     touched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    taken_as_touched: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     folder_missing: bool = False
     root_missing: bool = False
@@ -193,8 +195,9 @@ def find(
 
     Args:
         known: newest ledger row of every path within the listed range; other paths would be reported missing.
-        fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
-            was removed since the listing, which then counts as not listed.
+        fingerprint: asked only of new files and of those whose etag changed, with their row: that of the row where the
+            content is what it was; raises FileNotFoundError for a file that was removed since the listing, which then
+            counts as not listed.
         generations: what the row says of a folder of which nothing was ingested.
         unread: files that wait again, also unchanged, if they could not be read; None: all.
     """
@@ -203,8 +206,13 @@ def find(
         is_unread = unread is None or file.path in unread
         compared[file.path] = _compare(file, known.get(file.path), fingerprint, unread=is_unread)
     comparisons = [item for item in compared.values() if item is not None]
-    opening = [item for item in comparisons if item.opens(state)]
-    waiting = [item for item in comparisons if item.waits(state.generation, opens=bool(opening))]
+    copied = any(item.is_copy(state.generation) for item in comparisons)
+    opening = [item for item in comparisons if item.opens(state, copied=copied)]
+    is_over = copied and not opening and state.generation <= max(state.swept, 1)
+    waiting = [
+        item for item in comparisons
+        if item.waits(state.generation, opens=bool(opening), joins=not is_over, begins=not copied)
+    ]  # fmt: skip
     paths = {item.file.path for item in waiting}
     inference = infer((item.file for item in waiting), generations) if state.generation == 0 else CERTAIN
     openings = state.openings or inference.openings
@@ -226,7 +234,7 @@ def find(
         unreadable_changes=tuple(_unreadable_since_snapshot(comparisons, paths, state)),
         inference=inference,
         openings=openings,
-        begun_loads=tuple(item.file.path for item in opening if item.begins),
+        begun_loads=tuple(item.file.path for item in opening if item.begins and not copied),
         unplaced_loads=_unplaced(opening, state),
         reloaded_at=reload.since if opening else "",
         late_loads=() if opening else tuple(_late_loads(waiting, known, state)),
@@ -320,17 +328,22 @@ class _Compared:
 
     @property
     def begins(self) -> bool:
-        """See `with_begun`."""
+        """See `with_begun`; not where a file of the load is there, see `is_copy`."""
         return self.file.begins and (self.changed or (self.known is not None and self.known.rows == 0))
 
-    def opens(self, state: TableState) -> bool:
+    def is_copy(self, generation: int) -> bool:
+        """Whether a load file with rows of the current full load was copied in place: it was not loaded again."""
+        is_load = self.file.kind == "load" and self.known is not None and bool(self.known.rows)
+        return is_load and self.touched_only and self.was_read and self.generation == generation
+
+    def opens(self, state: TableState, *, copied: bool) -> bool:
         """A load of the current generation with new content. An unreadable one never was part of it: it continues.
 
         So does one that begins a load; and without keys the first file of a load that follows changes: rows of these
         are in the load, too.
         """
         known = self.known
-        if self.begins:
+        if self.begins and not copied:
             return True
         if known is None:
             follows = state.keys == () and state.generation > 0
@@ -348,16 +361,21 @@ class _Compared:
         known = self.known
         return known.modified if known is not None and known.reopens else self.file.modified
 
-    def waits(self, generation: int, *, opens: bool) -> bool:
+    def waits(self, generation: int, *, opens: bool, joins: bool, begins: bool) -> bool:
         """New content; or a load written again with the content it had, as part of a newer full load than its row's:
         left out, its rows would be swept with the older generation.
+
+        Args:
+            joins: false: the newest full load is whole, and its files were copied in place with this one.
+            begins: false: files of the current full load are there.
         """
-        if self.known is None or self.changed or self.begins:
+        if self.known is None or self.changed or (self.begins and begins):
             return True
         written_again = self.known.modified != self.file.modified
         current = generation + 1 if opens else generation
         return (
             self.file.kind == "load"
+            and joins
             and written_again
             and self.known.state == "committed"
             and self.known.generation < current
@@ -368,7 +386,7 @@ def _compare(file: LandedFile, known: FileEntry | None, fingerprint: Fingerprint
     if known is not None and known.etag == file.etag:
         return _Compared(file, known, known.fingerprint, unread)
     try:
-        return _Compared(file, known, fingerprint(file), unread)
+        return _Compared(file, known, fingerprint(file, known), unread)
     except FileNotFoundError:
         return None
 

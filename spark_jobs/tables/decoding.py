@@ -125,6 +125,7 @@ class Decoding:
             figures=figures_of(whole, schema.table_schema, distinct),
             change_schemas=frozenset(g.schema_id for g in groups if g.kind == "change"),
             schema_of={f.file.path: g.schema_id for g, members in zip(groups, files, strict=False) for f in members},
+            content_of={file.file.path: file.content for group in files for file in group if file.content},
             rows_by_footer=None if footers is None else footers - whole.erased - whole.filtered - len(whole.truncates),
             erased=whole.erased,
             filtered=whole.filtered,

@@ -28,6 +28,7 @@ from airflow_gddl.contract.errors import FatalError, QuarantinableError, Retriab
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.sources.snapshots import CLEARED_CODE, HELD_CODE
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
@@ -78,14 +79,25 @@ class _Snapshot:
     def digest(self) -> str:
         return _digest(f"{one.name}\t{one.size}\t{one.etag}" for one in self.files)
 
-    def content(self, storage: Storage) -> str:
-        """Reads the files, where the store has no digests of them.
+    def content(self, storage: Storage, *, of_bytes: bool = False) -> str:
+        """Reads the files, where the store may have no digests of them.
+
+        Args:
+            of_bytes: tags that objects would have if each was written in one part and not encrypted with KMS.
 
         Raises:
             RetriableError: `FILES_CHANGED`: one was written again, or removed, since it was listed.
         """
+
+        def fingerprint(one: StoredObject) -> str:
+            if not (of_bytes and is_s3(one.path)):
+                return storage.fingerprint_as_listed(one)
+            print_of = storage.fingerprints_of_bytes(one.path)[1]
+            storage.require_as_listed(one)
+            return print_of
+
         try:
-            return _digest(f"{one.name}\t{storage.fingerprint_as_listed(one)}" for one in self.files)
+            return _digest(f"{one.name}\t{fingerprint(one)}" for one in self.files)
         except FileNotFoundError as error:
             raise _files_changed(self.version, error.filename) from error
 
@@ -568,8 +580,8 @@ class _Capture:
 
     def _look_again(self, taken: TakenSnapshot) -> None:
         """Note whether files that were written again have another content."""
-        landed = self.landed[taken.version]
-        changed = landed.content(self.run.runtime.storage) != taken.content
+        landed, storage = self.landed[taken.version], self.run.runtime.storage
+        changed = taken.content not in (landed.content(storage), landed.content(storage, of_bytes=True))
         now = replace(taken, files=landed.digest, changed=changed)
         self._keep(taken=tuple(now if one.version == now.version else one for one in self.known.taken))
 
