@@ -166,6 +166,7 @@ class Probed:
         prepared: its columns have the names and masks of the row, computed ones among them, since a capture wrote it.
         unavailable: columns without a value, since updates did not send theirs.
         only_truncates: it has no row but truncates, which say nothing of keys.
+        is_whole: its writer has said so, so that the last line of CSV may lack its end.
         csv_carried: the last of its columns, which lists those that an update carries; None: all updates carry all.
         snapshot: what its events say of snapshots of the source; None: its dialect knows of none.
         defaults: of its columns, as its schema states them.
@@ -182,6 +183,7 @@ class Probed:
     table: pa.Table | None = field(default=None, compare=False, repr=False)
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)
     csv: DmsOptions | None = None
+    is_whole: bool = field(default=False, compare=False)
     prepared: bool = False
     unavailable: tuple[str, ...] = ()
     only_truncates: bool = field(default=False, compare=False)
