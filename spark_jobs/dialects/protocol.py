@@ -579,6 +579,16 @@ def declared_texts(dialect: Dialect) -> tuple[str, ...]:
     return tuple(n for n, kind in dialect.options.types.items() if kind == "string" and n.lower() not in ordered)
 
 
+def texts_of(dialect: Dialect, typed: Iterable[str]) -> tuple[str, ...]:
+    """Columns that are text by the row: declared so, or no more of the type that an entry of `options.types` gave them.
+
+    Args:
+        typed: see `TableState.typed`.
+    """
+    named = lowered((*dialect.options.types, *dialect.spec.sequence_by))
+    return (*declared_texts(dialect), *(name for name in typed if name.lower() not in named))
+
+
 def applied_columns(dialect: Dialect, sequence: Sequence[str]) -> frozenset[str]:
     """Columns, in lower case, without which a row of the quarantine can't be replayed, excluded or not."""
     spec = dialect.spec
