@@ -24,7 +24,7 @@ from spark_jobs.batch.pending import PendingWork, drop
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import Turns
-from spark_jobs.dialects.protocol import declared_texts
+from spark_jobs.dialects.protocol import texts_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending
@@ -316,11 +316,13 @@ class _Rebuild:
         run, context = self.run, self.context
         run.report("commit", plan.number)
         self.claim.check()
+        texts = texts_of(run.dialect, state.typed)
         altered = has_foreign_changes(run.spec, run.runtime.storage, context.layout, self.ledger)
         state = replace(
             state, batch=plan.number, delta_versions=versions_of(context.engine, context.layout), foreign=(),
             foreign_changes=altered, baseline=None,
-            applied=settings_of(run.spec), unlocked=int(bool(declared_texts(run.dialect)) and has_unresolved(context)),
+            applied=settings_of(run.spec), unlocked=int(bool(texts) and has_unresolved(context)),
+            typed=tuple(name for name in state.typed if name not in texts),
         )  # fmt: skip
         self.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=(), state=state))
         run.report("committed", plan.number)

@@ -164,6 +164,7 @@ def _state_of(table: TableSession, done: AppendedBatch, *, swept: bool) -> Table
         log_time=log_time(decoded_batch.figures, state) if table_schema.log_positions else None,
         schemas=decoded_batch.schema.schemas,
         found=decoded_batch.schema.found,
+        typed=decoded_batch.schema.typed,
         max_sequence=highest,
         max_commit_ts=newest,
         applied=_settings_after(spec, done, state),

@@ -359,6 +359,15 @@ def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunW
     )  # fmt: skip
 
 
+def of_bad_first_rows(count: int, first: object) -> tuple[RunWarning, ...]:
+    """Most rows of a first load: rather the metadata row is wrong than each of them."""
+    message = (
+        f"rows of the first load are in quarantine, more than in the table, e.g. {first}; correct the metadata row and "
+        "run `gddl errors replay`"
+    )
+    return (RunWarning(code="QUARANTINE_RATE", message=message, count=count),)
+
+
 def of_rescues(count: int) -> tuple[RunWarning, ...]:
     """Rows with values that the table has no column or type for."""
     message = "rows have values in _rescued_data, since the table has no column of that name or type"

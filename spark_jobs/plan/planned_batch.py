@@ -343,6 +343,8 @@ class TableState:
             ingested the changes so far.
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
+        typed: columns, by their names in files, whose texts an entry of `options.types` made values of another type, as
+            long as the table's is no text.
         applied: settings that the tables obey; None: written by an earlier release.
         unlocked: batches of this source in which a column became text while values were in quarantine; of a table of
             one source, since their last replay.
@@ -385,6 +387,7 @@ class TableState:
     held: HeldSweep | None = None
     snapshots: KnownSnapshots | None = None
     openings: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
     applied: AppliedSettings | None = None
     unlocked: int = 0
     replayed: int = 0

@@ -56,7 +56,7 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> 
         kind: of the file, `load` or `change`.
 
     Raises:
-        ValueError: as `_with_marks` and `_require_operations`.
+        ValueError: as `_with_marks` and `_with_operations`.
     """
     data = data.removeprefix(_MARK)
     if _is_text(data):
@@ -68,6 +68,19 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> 
     columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in rows.table.columns]
     lines = rows.malformed and _map(rows.malformed, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
     return CsvRows(pa.table(columns, names=rows.table.column_names), lines, rows.older)
+
+
+def require_last_end(data: bytes, form: DmsOptions) -> None:
+    """Refuse a file whose last line may be cut off, and lines behind it with it: DMS ends each line.
+
+    Raises:
+        ValueError: the last line has no end.
+    """
+    if data and not data.endswith(form.csv_row_delimiter.encode()):
+        what = (
+            f"its last line does not end in csv_row_delimiter ({form.csv_row_delimiter!r}), so that it may be cut off"
+        )
+        raise ValueError(f"{what}; deliver the whole file, with an end of its last line where its writer leaves it out")
 
 
 def _rows(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> CsvRows:

@@ -27,7 +27,7 @@ from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_identity import derived_of, filter_of
 from airflow_gddl.contract.table_spec import HASHED, lowered
-from spark_jobs.dialects.protocol import Dialect, declared_texts, sequence_type
+from spark_jobs.dialects.protocol import Dialect, sequence_type, texts_of
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import STRING
@@ -114,8 +114,9 @@ def plan_rewrite(
     masks = _new_masks(spec, columns, state)
     chosen = select_columns([c.name for c in columns], spec, stored=True)
     prefix = spec.before_image_prefix
-    images = [] if prefix is None else [f"{prefix}{name}" for name in declared_texts(dialect)]
-    given = {**dict.fromkeys(images, "string"), **dialect.options.types}
+    texts = texts_of(dialect, state.typed)
+    images = [] if prefix is None else [f"{prefix}{name}" for name in texts]
+    given = {**dict.fromkeys((*images, *texts), "string"), **dialect.options.types}
     declared = {landed_name(name).lower(): parse_type(kind) for name, kind in given.items()}
     gone = _with_images(drops, spec)
     wanted = [

@@ -473,6 +473,22 @@ def test_keys_that_differ_as_text_alone_are_compared_in_parts(exports: Exports) 
     assert exports.replica() == dict.fromkeys(range(40), "b")
 
 
+@pytest.mark.parametrize("complete", ["_SUCCESS", "settle", "1"])
+def test_a_last_line_without_its_end_counts_where_the_writer_says_that_it_is_done(
+    exports: Exports, complete: str
+) -> None:
+    spec = replace(SPEC, options={**FORMAT, "csv_header": True, "complete": complete, "types": {"id": "int"}})
+    exports = replace(exports, spec=replace(spec, settle="0s"))
+    exports.folder(1).mkdir(parents=True)
+    (exports.folder(1) / "orders.csv").write_text("id,v\n1,a\n2,b")
+    (exports.folder(1) / "_SUCCESS").touch()
+    found = exports.run()
+    if complete == "_SUCCESS":
+        assert exports.replica() == {1: "a", 2: "b"}
+    else:
+        assert [(w.code, "cut off" in w.message) for w in found.warnings] == [("SNAPSHOT_HELD", True)]
+
+
 def test_values_that_a_new_type_rounds_are_changes(exports: Exports) -> None:
     exports.land(1, pa.table({"id": [1], "v": ["a"], "n": [0.123]}))
     exports.run()

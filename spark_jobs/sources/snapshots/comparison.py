@@ -221,8 +221,10 @@ def _probed(storage: InputOpener, file: PlannedFile, dialect: Dialect) -> Probed
     options = dialect.options
     if not options.csv_header:
         options = replace(options, op_column="")
+    complete = str(options.complete)
+    has_marker = complete != "settle" and not complete.isdigit()
     try:
-        return probe(storage, file, options, dialect.bounds)
+        return replace(probe(storage, file, options, dialect.bounds), is_whole=has_marker)
     except QuarantinableError as error:
         if error.code != "FILE_EMPTY" or file.format != "csv" or options.csv_header:
             raise
