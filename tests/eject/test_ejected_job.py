@@ -301,3 +301,21 @@ def test_columns_with_marks_in_their_names(spark: SparkSession, tmp_path: Path) 
             rows_of(spark, lake.layout(spec).replica)]  # fmt: skip
     assert rows == [{"a.id": 0, "b.seq": 3, "c.v`w": "z", "d.late": "newer"},
                     {"a.id": 1, "b.seq": 2, "c.v`w": "y", "d.late": "new"}]  # fmt: skip
+
+
+def test_a_later_file_with_an_equal_sequence_replaces_the_row(spark: SparkSession, tmp_path: Path) -> None:
+    """As with ours, to which the names of files tell their order."""
+    lakes = [Lake(tmp_path / name) for name in ("ours", "theirs")]
+    spec = spec_of()
+    for lake in lakes:
+        lake.load(spec)
+        change(
+            lake, spec, 1, ("Op", "seq", "id", "v"), ("U", 5, 0, "first"), ("U", 6, 1, "first"), ("U", 7, 2, "first")
+        )
+        lake.done(spec)
+    known = known_of(spec, lakes[1].roots)
+    for lake in lakes:
+        change(lake, spec, 2, ("Op", "seq", "id", "v"), ("U", 5, 0, "equal"), ("D", 6, 1, None), ("U", 6, 2, "older"))
+    lakes[0].done(spec)
+    assert loaded(spark, spec, lakes[1].roots, known, tmp_path / "job") == 1
+    assert lakes[1].replica(spec) == lakes[0].replica(spec) == {0: "equal", 2: "first"}
