@@ -40,6 +40,7 @@ from spark_jobs.plan.planned_batch import PlannedFile, has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.file_rows import read_file
+from spark_jobs.rules.masks import masked_text
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
@@ -52,6 +53,7 @@ class Search:
     Attributes:
         key: key column to its text as the source has it, before any mask.
         kinds: their types.
+        hashed: those that are masked, named by the text that their mask hashes.
         exports: files of snapshots, which are searched in place of change files that are made of them; None: the table
             has none.
     """
@@ -59,6 +61,7 @@ class Search:
     context: TableContext
     key: Mapping[str, str]
     kinds: Mapping[str, SqlType]
+    hashed: frozenset[str]
     exports: tuple[PlannedFile, ...] | None = None
 
     def run(self) -> tuple[tuple[PlannedFile, ...], tuple[str, ...]]:
@@ -123,7 +126,12 @@ class Search:
 
     def _is_key(self, row: tuple[Any, ...]) -> bool:
         wanted = self.key.items()
-        return all(key_text(v, self.kinds[name]) == text for v, (name, text) in zip(row, wanted, strict=True))
+        return all(self._text(v, name) == text for v, (name, text) in zip(row, wanted, strict=True))
+
+    def _text(self, value: Any, name: str) -> str | None:
+        if name in self.hashed and value is not None and not isinstance(value, bytes):
+            return masked_text(value)
+        return key_text(value, self.kinds[name])
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -174,7 +182,11 @@ class _Erasing:
             name: text for name, text in self.wanted.source.items() if not (run.shard and name == SHARD_COLUMN)
         }
         files, unread = Search(
-            context=self.context, key=delivered, kinds=self.wanted.kinds, exports=reader_of(run.spec).exports(run)
+            context=self.context,
+            key=delivered,
+            kinds=self.wanted.kinds,
+            hashed=self.wanted.hashed,
+            exports=reader_of(run.spec).exports(run),
         ).run()
         key_hash = register.salted().hash_of(self.wanted.stored)
         first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,

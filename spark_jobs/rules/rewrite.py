@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +42,7 @@ from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, holds, outside_filter, recomputed
-from spark_jobs.rules.masks import hashed, masked
+from spark_jobs.rules.masks import hashed, masked, masked_text
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.stored_columns import change_columns
 from spark_jobs.rules.texts import forms
@@ -412,8 +413,8 @@ def _masked_object(text: str, withheld: Mapping[str, MaskMethod | None]) -> str 
         if known not in withheld:
             members.append(f"{json.dumps(name, ensure_ascii=False)}:{value}")
         elif (method := withheld[known]) in HASHED:
-            decoded = json.loads(value)
-            plain = decoded if isinstance(decoded, str) else value
+            decoded = json.loads(value, parse_float=Decimal)
+            plain = value if decoded is None else masked_text(decoded)
             members.append(f'{json.dumps(name, ensure_ascii=False)}:"{hashed(plain.encode(), method)}"')
     return (
         None

@@ -46,7 +46,8 @@ _REFUSED_SETTINGS = (
     "delta.enableincommittimestamps",
 )
 _WIDENS = "delta.enabletypewidening"
-_REFUSED_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants", "delta.columnMapping")
+_REFUSED_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants", "delta.columnMapping",
+                    "__CHAR_VARCHAR_TYPE_STRING", "__COLLATIONS")  # fmt: skip
 _HARMLESS = {"", "false", "none"}
 # Settings whose requirements on writers this engine meets.
 _CREATABLE = {

@@ -278,6 +278,74 @@ def test_a_reload_of_a_busy_table_forgets_nothing(exports: Exports) -> None:
     assert exports.run().status == "skipped"
 
 
+FOREIGN = {
+    "delta": ("Delta Lake", ["_delta_log/00000000000000000000.json"]),
+    "delta_around": ("Delta Lake", ["../_delta_log/00000000000000000000.json"]),
+    "iceberg": ("Iceberg", ["metadata/v1.metadata.json", "metadata/snap-1.avro"]),
+    "hudi": ("Hudi", [".hoodie/hoodie.properties"]),
+    "deeper": ("Hudi", ["region/.hoodie/timeline/1.commit", "region/part.parquet"]),
+    "replaced": ("Databricks", ["_started_1", "_committed_1", "_started_2", "_committed_2"]),
+    "broken_off": ("Databricks", ["_started_1"]),
+    "broken_off_below": ("Databricks", ["a/_started_1", "a/part.parquet"]),
+}
+"""What says which of an export's files count, and files of it."""
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_an_export_whose_files_do_not_all_count_is_held(exports: Exports, name: str) -> None:
+    """Until only plain files are there; stale ones would bring rows back."""
+    what, files = FOREIGN[name]
+    exports.land(1, {1: "a"})
+    for file in files:
+        path = exports.folder(1) / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(exports.folder(1) / "part-00000.parquet", path) if path.suffix == ".parquet" else path.touch()
+    for _ in range(2):
+        (warning,) = exports.run().warnings
+        assert (warning.code, what in warning.message) == ("SNAPSHOT_HELD", True)
+    assert not Path(exports.lake.layout(SPEC).replica).exists()
+    for file in files:
+        (exports.folder(1) / file).unlink()
+    assert (codes(exports.run()), exports.replica()) == ({"SNAPSHOT_CLEARED": 1}, {1: "a"})
+
+
+def test_markers_of_one_whole_transaction_hold_nothing(exports: Exports) -> None:
+    exports.land(1, {1: "a"})
+    for marker in ("_started_12", "_committed_12", "_committed_vacuum34", "_temporary/0/x.parquet", "_metadata"):
+        path = exports.folder(1) / marker
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert (codes(exports.run()), exports.replica()) == ({}, {1: "a"})
+
+
+COUNTRY = {"exclude_columns": ("country",), "absent_columns": ("country",)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "inside", "held"),
+    [
+        ({}, None, True), ({"keys": ("id", "country")}, None, True), ({"mask": {"country": "hash"}}, None, True),
+        ({}, "Country", False), (COUNTRY, None, False), ({"columns": ("id", "v")}, None, False),
+        ({"rename": {"country": "land"}}, None, True), ({"rename": {"Country": "land"}}, "country", False),
+    ],
+)  # fmt: skip
+def test_columns_that_folders_have_alone_hold_an_export(
+    exports: Exports, fields: dict[str, Any], inside: str | None, held: bool
+) -> None:
+    exports = replace(exports, spec=replace(SPEC, **fields))
+    for country, key in (("DE", 1), ("FR%2FX", 2)):
+        rows = table_of({key: country})
+        folder = exports.folder(1) / f"country={country}"
+        folder.mkdir(parents=True)
+        pq.write_table(
+            rows if inside is None else rows.append_column(inside, pa.array([country])), folder / "p.parquet"
+        )
+    (exports.folder(1) / "_SUCCESS").touch()
+    result = exports.run()
+    assert codes(result) == ({"SNAPSHOT_HELD": 1} if held else {})
+    assert "country" in result.warnings[0].message if held else exports.replica() == {1: "DE", 2: "FR%2FX"}
+
+
 def test_a_held_snapshot_needs_attention_until_it_is_gone(exports: Exports) -> None:
     exports = replace(exports, spec=replace(SPEC, sweep_limit=0.4))
     exports.land(1, {1: "a", 2: "b"})

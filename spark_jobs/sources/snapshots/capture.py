@@ -53,6 +53,7 @@ from spark_jobs.ledger.taken_snapshots import (
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.sources.snapshots.comparison import Comparison, planned
+from spark_jobs.sources.snapshots.folders import ForeignLogs
 
 _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
@@ -69,15 +70,21 @@ _OF_CAPTURE = (HELD_CODE, "SNAPSHOT_WAITING", CLEARED_CODE, "FILES_IGNORED", "FO
 
 @dataclass(frozen=True, kw_only=True)
 class _Snapshot:
-    """A snapshot that landed, and why it may not be taken yet; empty: it may."""
+    """A snapshot that landed.
+
+    Attributes:
+        waits: why it may not be taken yet; empty: it may.
+        foreign: why its files may not be all that counts, see `ForeignLogs`; empty: they are.
+    """
 
     version: str
     files: tuple[StoredObject, ...]
     waits: str = ""
+    foreign: str = ""
 
     @property
     def digest(self) -> str:
-        return _digest(f"{one.name}\t{one.size}\t{one.etag}" for one in self.files)
+        return _digest([*(f"{one.name}\t{one.size}\t{one.etag}" for one in self.files), *filter(None, [self.foreign])])
 
     def content(self, storage: Storage, *, of_bytes: bool = False) -> str:
         """Reads the files, where the store may have no digests of them.
@@ -456,20 +463,23 @@ def _landed(run: TableRun) -> tuple[dict[str, _Snapshot], list[str]]:
     pattern = PathFormat.parsed(str(options.path_format))
     complete = str(options.complete)
     by_version: defaultdict[str, list[StoredObject]] = defaultdict(list)
-    others = []
+    others, names = [], []
     for item in run.runtime.storage.list(folder.path, within=folder.root):
+        names.append(item.name)
         version = pattern.whole_time(item.name)
         if version is not None:
             by_version[version].append(item)
         elif not is_temporary(item.name) and not item.name.endswith("/"):
             others.append(item.name)
     depth = pattern.text.strip("/").count("/") + 1
+    logs = ForeignLogs.of(names)
     now, settle = run.runtime.clock().timestamp(), settle_of(run.spec, folder.path, run.runtime.environ)
     made = {
         version: _Snapshot(
             version=version,
             files=tuple(one for one in items if _is_data(one.name, complete, depth)),
             waits=_why_incomplete(items, complete, depth, (settle, now)),
+            foreign=logs.reason([one.name for one in items]),
         )
         for version, items in by_version.items()
     }  # fmt: skip
@@ -547,6 +557,8 @@ class _Capture:
     def _take(self, snapshot: _Snapshot) -> None:
         now = self.run.runtime.clock()
         self._require_come(snapshot.version)
+        if snapshot.foreign:
+            raise QuarantinableError(HELD_CODE, snapshot.foreign)
         taken = sorted(one.version for one in self.known.taken)
         before = self._neighbour(max((one for one in taken if one < snapshot.version), default=None))
         after = self._neighbour(min((one for one in taken if one > snapshot.version), default=None))
