@@ -73,11 +73,13 @@ class Settling:
     Attributes:
         wait: `never`: leave them for a later listing; `idle`: wait for them if nothing else is new; or `always`. A wait
             of more than a minute is left to a later listing.
+        is_whole: whether a file is whole however young it is, for a job has written it.
     """
 
     after: timedelta = timedelta(0)
     wait: Wait = "never"
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    is_whole: Callable[[LandedFile], bool] = field(default=lambda _file: False, repr=False)
 
     def split(
         self, storage: Storage, listing: Iterable[LandedFile], known: Mapping[str, FileEntry], now: datetime
@@ -98,7 +100,7 @@ class Settling:
     def young(self, new: Iterable[LandedFile], now: datetime) -> list[LandedFile]:
         """Files among new ones that may still be growing."""
         since = (now - self.after).astimezone(UTC).isoformat(timespec="microseconds")
-        return [file for file in new if file.modified > since] if self.after else []
+        return [file for file in new if file.modified > since and not self.is_whole(file)] if self.after else []
 
     def _still_growing(self, storage: Storage, young: Sequence[LandedFile], now: datetime) -> list[LandedFile]:
         newest = datetime.fromisoformat(max(file.modified for file in young))
