@@ -99,7 +99,8 @@ def test_a_load_may_have_operations(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(("rule", "columns"), [
-    ({}, ["_", "id", "v"]), ({"rename": {"_": "row"}}, ["id", "row", "v"]), ({"exclude_columns": ["_"], "absent_columns": ["_"]}, ["id", "v"]),
+    ({}, ["_", "id", "v"]), ({"rename": {"_": "row"}}, ["id", "row", "v"]),
+    ({"exclude_columns": ["_"], "absent_columns": ["_"]}, ["id", "v"]),
 ])  # fmt: skip
 def test_a_document_with_a_nameless_field(
     engine: LocalPort, tmp_path: Path, rule: dict[str, Any], columns: list[str]
