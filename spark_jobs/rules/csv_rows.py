@@ -25,6 +25,10 @@ from spark_jobs.rules.texts import BLANKS
 _MARK = codecs.BOM_UTF8
 
 
+_BACKSLASHES = (
+    "where a backslash is before marks inside of fields, have its writer write them twice instead (Spark: option "
+    "escape='\"') and write the file again"
+)
 _NO_OLDER: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
@@ -310,7 +314,8 @@ def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions
         what = (
             f"line {lost.line} has a quotation mark that RFC 4180 does not allow, so that it is not known where its row"
         )
-        raise ValueError(f"{what} ends; if the endpoint has Rfc4180=false, set options.csv_quotes: false")
+        raise ValueError(f"{what} ends; if AWS DMS wrote it by Rfc4180=false, set options.csv_quotes: false; "
+                         f"{_BACKSLASHES}")  # fmt: skip
     if form.csv_quotes:
         return
     writer = Writer.of(form, breaks)
@@ -320,7 +325,7 @@ def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions
         why = f"line {first.line} has a quotation mark inside a field, and others are enclosed" if has_others else None
     if why is not None:
         raise ValueError(f"{why}: name Rfc4180 of the endpoint in the metadata row, options.csv_quotes: false where it "
-                         "is false, else true")  # fmt: skip
+                         f"is false, else true; {_BACKSLASHES}")  # fmt: skip
 
 
 def _with_breaks(table: pa.Table, breaks: Mapping[str, str]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,44 @@ def test_a_load_may_have_operations(tmp_path: Path, name: str) -> None:
     write(table.lake.landing(table.spec), "LOAD00000001.parquet", rows)
     table.run()
     assert {column for column in table.rows("replica")[0] if not column.startswith("_")} == {"seq", "id"}
+
+
+@pytest.mark.parametrize(("rule", "columns"), [
+    ({}, ["_", "id", "v"]), ({"rename": {"_": "row"}}, ["id", "row", "v"]),
+    ({"exclude_columns": ["_"], "absent_columns": ["_"]}, ["id", "v"]),
+])  # fmt: skip
+def test_a_document_with_a_nameless_field(
+    engine: LocalPort, tmp_path: Path, rule: dict[str, Any], columns: list[str]
+) -> None:
+    """It is the column `_`, which the row may rename or leave out."""
+
+    def document(key: int, **more: Any) -> dict[str, Any]:
+        source = {"connector": "mongodb", "collection": "t", "rs": "r", "ord": key, "ts_ms": 1}
+        return {
+            "op": "c",
+            "before": None,
+            "after": json.dumps({"_id": key, "id": key, "v": "a", **more}),
+            "source": source,
+        }
+
+    topic = Topic(engine, tmp_path, **rule)
+    topic.land(text(document(1)))
+    topic.run()
+    topic.land(text(document(2, **{"": "x"}), document(3)))
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "a"), (2, "a"), (3, "a")]
+    names = {name for name in topic.rows("replica")[0] if not name.startswith(("_id", "_dbz", "_gddl"))}
+    assert sorted(names) == columns
+
+
+def test_a_header_with_a_nameless_column(tmp_path: Path) -> None:
+    """As pandas writes that of an index."""
+    spec = spec_of(options={"csv_header": True}, settle="0s", rename={"_": "row"})
+    lake = Lake(tmp_path)
+    write_bytes(lake.landing(spec), "20250101-000000001.csv", b"Op,seq,,id\nI,1,0,1\n")
+    table = LakeTable(lake, spec)
+    table.run()
+    assert table.values("replica", "id", "row") == [("1", "0")]
 
 
 def test_events_with_such_columns(engine: LocalPort, tmp_path: Path) -> None:
