@@ -330,7 +330,19 @@ def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: Run
         )
     )
     totals.warn((*notices.of_held_truncate(discovery, run.spec), *notices.of_given_up(run.spec.table, ledger)))
+    totals.wait(_not_applied(ledger, discovery, standing))
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
+
+
+def _not_applied(ledger: Ledger, discovery: Discovery, standing: SweepState) -> Iterator[str]:
+    """When files landed that are there and not applied, or not wholly: the rows that a full load lacks stay."""
+    yield from (file.modified for file in (*discovery.waiting, *discovery.held))
+    yield from (row.modified for row in ledger.unread())
+    state = ledger.state
+    if standing == "held" and state.held is not None:
+        yield state.held.since
+        rows = ledger.entries().values()
+        yield from (row.modified for row in rows if row.kind == "load" and row.generation == state.generation)
 
 
 def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:

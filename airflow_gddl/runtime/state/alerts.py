@@ -138,7 +138,8 @@ def _lateness(one: TableStatus) -> TableProblem:
         text = "nothing of its source's log has come for longer than its freshness allows, not even the heartbeat"
         return TableProblem(STOPPED_CODE, f"{text} {one.row.heartbeat}")
     behind = "was never up to date" if one.behind is None else f"is {one.behind:.0f} s behind"
-    return TableProblem(_LATE_CODE, f"it {behind}; its freshness allows {one.row.freshness} s")
+    waits = "" if one.record.waiting_since is None else ", and what has landed since then is not applied"
+    return TableProblem(_LATE_CODE, f"it {behind}{waits}; its freshness allows {one.row.freshness} s")
 
 
 def _of_run(run: RunFact) -> Iterable[TableProblem]:

@@ -1,8 +1,9 @@
 """Current state of a table, for page, command and alerts; pure.
 
 It follows from the applied files and the polls of the landing folder. A table is up to date as of the last moment at
-which everything that had landed was applied: a run loaded it, or a poll found nothing new. A source that does not
-change keeps its table fresh as long as it is polled, unless its heartbeat shows that its log stands still.
+which everything that had landed was applied: a run loaded it, or a poll found nothing new. While something that has
+landed waits, for a user or since it can't be read, that is at most the moment at which it landed. A source that does
+not change keeps its table fresh as long as it is polled, unless its heartbeat shows that its log stands still.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
     record, poll = known.record, known.poll
     waiting = _waits(record, poll)
-    as_of = None if record.succeeded is None else latest(record.complete, record.commit, _clear(poll))
+    as_of = None if record.succeeded is None else _applied(record, record.commit, _clear(poll))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
@@ -212,7 +213,13 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
 
 def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
     """What the runs and the poll of a heartbeat table say."""
-    return HeartbeatFacts(commit=record.commit, loaded=record.succeeded, as_of=latest(record.complete, _clear(poll)))
+    return HeartbeatFacts(commit=record.commit, loaded=record.succeeded, as_of=_applied(record, _clear(poll)))
+
+
+def _applied(record: TableRecord, *moments: float | None) -> float | None:
+    """The last of these moments, and of the newest complete run, at which all that had landed was applied."""
+    last = latest(record.complete, *moments)
+    return last if last is None or record.waiting_since is None else min(last, record.waiting_since)
 
 
 def text_of_code(one: TableStatus, code: str) -> str:

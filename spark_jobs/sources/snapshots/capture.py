@@ -141,6 +141,14 @@ class SnapshotSurvey:
     warnings: tuple[RunWarning, ...]
 
     @property
+    def waiting_since(self) -> Iterator[str]:
+        """When snapshots landed that are held, and newer than all that were taken."""
+        newest = max((one.version for one in self.known.taken), default="")
+        for one in self.known.held:
+            if one.version > newest and one.version in self.landed:
+                yield from (file.modified_at for file in self.landed[one.version].files)
+
+    @property
     def is_some(self) -> bool:
         return bool(self.new or self.touched) or self.is_outdated or self.known.begun is not None
 
@@ -302,6 +310,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
         message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
         totals.warn([RunWarning(code=CLEARED_CODE, message=message, count=len(faulty), sample=faulty[:5])])
     totals.warn(surveyed.warnings)
+    totals.wait(surveyed.waiting_since)
     totals.revisit = surveyed.waits
     return former
 
