@@ -37,7 +37,7 @@ def gddl_process(folder: Path, *arguments: str, status: int = 0) -> Answer:
     return _answer(done.stdout, done.stderr, done.returncode, status)
 
 
-def gddl(folder: Path, *arguments: str, status: int | None = 0) -> Answer:
+def gddl(folder: Path, *arguments: str, status: int | None = 0, as_json: bool = True) -> Answer:
     """The same in this process: the job gets its JobSpec and gives its results as the other process would.
 
     Args:
@@ -45,7 +45,8 @@ def gddl(folder: Path, *arguments: str, status: int | None = 0) -> Answer:
     """
     out, err = io.StringIO(), io.StringIO()
     with patch.object(JobProcess, "run", _run_here), redirect_stdout(out), redirect_stderr(err):
-        ended = invoke([*arguments, "--metadata", str(folder / "metadata"), "--json"], context.real())
+        form = ["--json"] if as_json else []
+        ended = invoke([*arguments, "--metadata", str(folder / "metadata"), *form], context.real())
     return _answer(out.getvalue(), err.getvalue(), ended, status)
 
 

@@ -69,6 +69,11 @@ class Shop:
     def run(self, *words: str) -> tuple[list[dict[str, Any]], str]:
         return gddl(self.folder, *(words or ("run",)), status=None)
 
+    def listed(self) -> str:
+        """The commands that `gddl errors list` shows, in backticks."""
+        _, said = gddl(self.folder, "errors", "list", status=None, as_json=False)
+        return "\n".join(f"`{one}`" for one in re.findall(r"(?<= )gddl .+", re.sub(r" --metadata \S+", "", said)))
+
     def state(self) -> dict[str, Any]:
         ((line, *_), _) = self.run("status")
         return line
@@ -105,6 +110,7 @@ class Play:
     goes_on: bool = True
 
 
+LISTED = ("errors", "list")
 LOADED: Rows = {0: "load 0", 1: "load 1", 2: "load 2", 3: "load 3"}
 CHANGED: Rows = {**LOADED, 1: "one", 3: "three"}
 
@@ -257,13 +263,74 @@ def load_of_another_name(shop: Shop) -> None:
     shop.load_part("LOAD00000007.parquet")
 
 
+def written(shop: Shop, **columns: Any) -> None:
+    """A change file with these columns beside the usual ones of an update of key 1."""
+    usual = {"Op": ["U"], "seq": [900], "id": pa.array([1], pa.int32()), "v": ["late"]}
+    write(shop.landing, "20240109-000000001.parquet", pa.table({**usual, **columns}))
+
+
+def without_key(shop: Shop) -> None:
+    loaded(shop)
+    written(shop, id=pa.array([None], pa.int32()))
+
+
+def without_sequence(shop: Shop) -> None:
+    loaded(shop)
+    written(shop, seq=pa.array([None], pa.int64()))
+
+
+def expected(shop: Shop) -> None:
+    shop.write_row(expect="{short: {rule: length(v) < 9, on: quarantine}}")
+    loaded(shop)
+    written(shop, v=["much too long"])
+
+
+def refused_partition(shop: Shop) -> None:
+    shop.write_row(partition_by="[v]")
+    loaded(shop)
+    written(shop, v=[""])
+
+
+def partitioned_otherwise(shop: Shop) -> None:
+    shop.write_row(partition_by=None)
+    shop.run("rebuild", "--table", "s.t")
+
+
+def masked_and_clear_again(shop: Shop) -> None:
+    shop.write_row(mask="{v: hash}")
+    loaded(shop)
+    shop.write_row(mask=None)
+    shop.run()
+
+
+def rewritten(shop: Shop) -> None:
+    loaded(shop)
+    shop.change(1, ("U", 1, "one"))
+    os.utime(shop.landing / "20240101-000000001.parquet", (1, 1))
+
+
+def changes_before_the_load(shop: Shop) -> None:
+    """Two hours before: made during the load, or of another one."""
+    shop.change(1, ("U", 1, "one"), ("U", 3, "three"))
+    before = time.time() - 7200
+    os.utime(shop.landing / "20240101-000000001.parquet", (before, before))
+    shop.load()
+
+
+def numbers_then_texts(shop: Shop) -> None:
+    ids = pa.array([0, 1, 2, 3], pa.int32())
+    write(shop.landing, "LOAD00000001.parquet", pa.table({"id": ids, "v": pa.array([10, 11, 12, 13], pa.int64())}))
+    shop.run()
+    shop.change(1, ("U", 1, "007"))
+
+
 PLAYED: dict[str, Play] = {
     "OP_UNKNOWN": Play(
-        arrange=unknown_operation, asked=("errors", "list"), rows=CHANGED,
+        arrange=unknown_operation, asked=LISTED, rows=CHANGED,
         command="gddl errors dismiss",
     ),
     "CAST_FAILED": Play(
-        arrange=text_of_another_type, asked=("errors", "list"), command="gddl errors replay",
+        arrange=text_of_another_type, asked=LISTED, command="gddl errors replay",
         by_hand=lambda shop: shop.write_row(options="{types: {v: string}}"),
         rows={0: "10", 1: "many", 2: "12", 3: "13"},
     ),
@@ -328,6 +395,31 @@ PLAYED: dict[str, Play] = {
         arrange=with_row(derive="{w: 'upper(v)'}"), command="gddl rebuild", rows=CHANGED
     ),
     "TARGET_CHANGED": Play(arrange=with_row(target="s.other"), command="gddl move", rows=CHANGED),
+    "KEY_NULL": Play(arrange=without_key, asked=LISTED, command="gddl errors dismiss", rows=CHANGED),
+    "SEQUENCE_NULL": Play(arrange=without_sequence, asked=LISTED, command="gddl errors dismiss", rows=CHANGED),
+    "EXPECTATION_FAILED": Play(
+        arrange=expected, asked=LISTED, by_hand=lambda shop: shop.write_row(expect=None), command="gddl errors replay",
+        rows={**CHANGED, 1: "much too long"},
+    ),
+    "PARTITION_VALUE_REFUSED": Play(
+        arrange=refused_partition, asked=LISTED, by_hand=partitioned_otherwise,
+        command="gddl errors replay", rows={**CHANGED, 1: ""},
+    ),
+    "GENERATIONS_UNKNOWN": Play(
+        arrange=changes_before_the_load, by_hand=lambda shop: shop.write_row(generations="one"), rows=CHANGED
+    ),
+    "TEXT_CONVERTED": Play(
+        arrange=numbers_then_texts, by_hand=lambda shop: shop.write_row(options="{types: {v: string}}"),
+        command="gddl reload --from-files", rows={0: "10", 1: "007", 2: "12", 3: "13"},
+    ),
+    "RELOAD_SOURCE_MISSING": Play(
+        arrange=loaded, asked=("reload", "--table", "s.t"), command="gddl rebuild", rows=CHANGED
+    ),
+    "REBUILD_NEEDS_FILES": Play(
+        arrange=masked_and_clear_again, asked=("rebuild", "--table", "s.t"), command="gddl reload --from-files",
+        rows=CHANGED,
+    ),
+    "FILE_REWRITTEN": Play(arrange=rewritten, command="gddl reload --from-files", rows={**CHANGED, 3: "load 3"}),
 }  # fmt: skip
 
 
@@ -365,7 +457,7 @@ def test_the_remedy_of_a_code_ends_it(code: str, tmp_path: Path) -> None:
     play.arrange(shop)
     if play.asked != ("run",):
         shop.run()
-    text = said_of(code, *shop.run(*play.asked))
+    text = said_of(code, *shop.run(*play.asked)) + (shop.listed() if play.asked[0] == "errors" else "")
     play.by_hand(shop)
     if play.command:
         follow(shop, text, play.command, play.of or code)
@@ -394,3 +486,49 @@ def test_a_landing_root_that_is_back_without_the_folder_is_no_missing_root(tmp_p
     state = shop.state()
     assert (state["state"], state["failed"], state["error"]) == ("attention", False, None)
     assert state["attention"] == ["FOLDER_MISSING"]
+
+
+ELSEWHERE = {
+    "BASELINE_LOST": "adopt/test_adopt.py::test_a_lost_property_stops_the_table_until_a_rebuild",
+    "BEFORE_IMAGES_CHANGED": "scenarios/r14_before_images_later",
+    "CATALOG_TABLE_DROPPED": "catalogs/test_catalog_command.py::test_a_catalog_is_filled_compared_and_filled_again",
+    "LANDING_MOVED": "one_task/test_other_landing_folder.py::test_table_without_keys_is_refused_and_reloaded",
+    "LOG_BEGAN_LATE": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
+    "MODE_CHANGED": "one_task/test_table_snapshots.py::test_a_table_of_changes_becomes_one_of_snapshots_by_a_reload",
+    "PARTITIONS_KEPT": "capture/test_partitions.py::test_rows_of_dropped_partitions_stay_and_the_run_says_so",
+    "SNAPSHOT_HELD": "one_task/test_table_snapshots.py::test_a_snapshot_that_lacks_too_much_is_held",
+    "SNAPSHOT_MERGED": "debezium/test_snapshots.py::test_reload_follows_what_only_a_person_knows",
+    "SOURCE_DIFFERENT": "databases/test_resync_rows.py::test_differences_that_verify_has_found_are_repaired",
+    "SOURCE_LOG_LOST": "capture/test_repairs.py::test_load_that_was_broken_off_begins_anew_where_the_log_was_lost",
+    "SOURCE_LOG_RESTARTED": "capture/test_repairs.py::test_table_that_was_made_again_is_named",
+    "SOURCE_LOG_STOPPED": "capture/test_stopped.py::test_value_that_ends_the_engine_stops_its_table_alone",
+    "SOURCE_TABLE_ALTERED": "capture/test_altered.py::test_alteration_without_a_change_is_named_and_mended",
+    "SOURCE_TABLE_MISSING": "capture/test_altered.py::test_renamed_table_is_named_and_followed",
+    "TABLES_MISSING": "scenarios/test_foreign.py::test_missing_table_folder_is_reported_and_restored_by_a_refresh",
+}
+"""Codes whose remedy's command another test runs in their situation."""
+PARSED_ALONE = {
+    *("ADDED_COLUMN_DEFAULT", "CATALOG_CHANGE_UNSUPPORTED", "CHANGES_INCOMPATIBLE", "COLUMNS_UNKNOWN"),
+    *("CSV_EMPTY_FIELDS", "CSV_NOT_SUPPLIED", "CUT_EXISTS", "ERASED_KEY_MOVED", "FILE_TOO_LARGE", "FOREIGN_ROWS"),
+    *("KEY_TYPE", "MAINTENANCE_DUE", "ONBOARD_KEYS_CHANGED", "REBUILD_REFUSED"),
+    *("RELOAD_UNFINISHED", "RESYNC_DIFFERENT", "SCHEMA_FILE_INVALID", "SEQUENCE_UNPARSABLE"),
+    *("SEQUENCE_WIDTH", "SHADOW_DIFFERENCE", "SHADOW_HELD", "SNAPSHOT_INCOMPLETE", "SOURCE_TEXT_INVALID"),
+    *("SWEEP_PENDING", "TABLE_BUSY", "TABLE_NOT_OURS", "TEXT_NOT_UTF8", "WINDOW_DIFFERENT"),
+}
+"""Codes whose remedy's command is only known to be one that `gddl` takes (`unit/test_remedies.py`)."""
+CHANGING = re.compile(
+    r"`gddl (?:rebuild|reload|resync|sweep release|truncate release|errors replay|errors dismiss|load|move|adopt|erase"
+    r"|shadow release|as-of drop|schema|maintain|catalog sync)\b"
+)
+"""Commands that change something."""
+
+
+def test_the_remedy_of_every_code_has_its_place() -> None:
+    """A code that is new, or whose remedy names a command now, is played here, or its test is named."""
+    wanted = {code for code, text in code_texts().items() if CHANGING.search(text.remedy)}
+    assert wanted == {*ELSEWHERE, *PARSED_ALONE} | (wanted & PLAYED.keys())
+    assert not PLAYED.keys() & {*ELSEWHERE, *PARSED_ALONE}
+    for test in ELSEWHERE.values():
+        path, _, function = test.partition("::")
+        found = Path(__file__).parents[1] / path
+        assert found.is_dir() or f"def {function}" in found.read_text(encoding="utf-8"), test

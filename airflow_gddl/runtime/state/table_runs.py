@@ -226,9 +226,10 @@ class TableRecord:
     @property
     def failed(self) -> bool:
         """Whether the newest run failed and no later one succeeded, or got as far as to miss the landing folder."""
-        newest, lost = self.newest, self.detected.get(LOST_CODE, -math.inf)
-        has_failed = newest is not None and newest.status == "failed"
-        return has_failed and newest.started > (self.complete or 0) and newest.started >= lost
+        newest = self.newest
+        if newest is None or newest.status != "failed":
+            return False
+        return newest.started > (self.complete or 0) and newest.started >= self.detected.get(LOST_CODE, -math.inf)
 
     def with_runs(self, runs: Iterable[RunFact]) -> TableRecord:
         """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""

@@ -66,11 +66,15 @@ TEXTS = {
     VERIFY_CODE: "its replica differs from its changes",
     SOURCE_CODE: "its replica differs from its source",
     "FILE_UNREADABLE": "files can't be read",
+    "FOREIGN_COMMIT": "another writer changed data of its tables",
+    "GENERATIONS_INFERRED": "the full load that files belong to was inferred",
+    "SWEEP_HELD": "a reload lacks more rows than sweep_limit allows, and they stay",
+    "TRUNCATE_HELD": "files wait behind a truncate of the source",
     RATE_CODE: "more rows are in quarantine than alert_quarantine_rate allows",
     MAINTENANCE_CODE: "its maintenance is overdue",
     WINDOW_CODE: "changes of its source are missing",
 }
-"""By code, of problems that are no warning of the newest run, or outlive it."""
+"""By code; of other codes, what to do about them says enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
