@@ -198,15 +198,20 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | None:
+def read_small(
+    storage: Storage, path: str, cls: type[T], remedy: str, former: frozenset[str] = frozenset()
+) -> T | None:
     """A document of one object, without a digest; null when there is none.
+
+    Args:
+        former: fields, as `Class.field`, that an earlier version has written and that are ignored.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
     data = read_if_there(storage, path)
     try:
-        return None if data is None else codec.from_json(cls, data.decode())
+        return None if data is None else codec.from_json(cls, data.decode(), ignorable=former)
     except codec.NewerDocumentError as error:
         raise _newer(path, error.what) from error
     except (FatalError, ValueError) as error:
