@@ -188,7 +188,7 @@ class CutTable:
         columns: its columns with their SQL types, of the made table or view.
         keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
-        erasing: hashes of keys that are being erased, whose rows of a view are counted already.
+        erasing: hashes of keys that are being erased, whose rows are counted already.
         view: in place of a table; None: it is a table.
     """
 

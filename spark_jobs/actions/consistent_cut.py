@@ -25,7 +25,16 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import remove_table
 from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
-from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, columns_of, make, overtaken, scanned
+from spark_jobs.actions.consistent_cut_rows import (
+    CutRule,
+    Included,
+    as_of,
+    columns_of,
+    make,
+    overtaken,
+    scanned,
+    unplaced_truncates,
+)
 from spark_jobs.actions.consistent_cut_views import (
     compared,
     is_registered,
@@ -255,7 +264,10 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
             `CUT_BEFORE_LOAD`.
     """
     reasons: Mapping[str, tuple[int, str]] = {
-        "have no place in the order of transactions": (included.unplaced, CHANGES_CODE),
+        "have no place in the order of transactions": (
+            included.unplaced + unplaced_truncates(state, included.rule),
+            CHANGES_CODE,
+        ),
         "from before the moment are archived: no file held them at a reload": (included.archived, CHANGES_CODE),
         "were committed before the moment, and came with a later full load": (included.later, LOAD_CODE),
         "were read from the source again by a resync, later than their place says": (included.resynced, LOAD_CODE),

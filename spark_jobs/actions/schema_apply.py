@@ -29,14 +29,14 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         with run.claim() as claim:
             ledger, context = run.ledger(), run.context()
             found, before = _asked(run, context, ledger)
-            if found.added or found.widened:
-                claim.check()
-                plan = BatchPlan(
-                    number=ledger.state.batch, mode="incremental", planned_at=iso(run.runtime.clock()),
-                    generation=ledger.state.generation, files=(),
-                )  # fmt: skip
-                context.engine.table_work(context, plan, found.schema).ensure_tables()
-                run.report("replica", plan.number)
+            claim.check()
+            plan = BatchPlan(
+                number=ledger.state.batch, mode="incremental", planned_at=iso(run.runtime.clock()),
+                generation=ledger.state.generation, files=(),
+            )  # fmt: skip
+            # Also where the change table has the columns: a killed attempt may have left the others as they were.
+            context.engine.table_work(context, plan, found.schema).ensure_tables()
+            run.report("replica", plan.number)
     details = {
         "before": before,
         "after": types_of(found.schema.data),

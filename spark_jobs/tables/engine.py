@@ -255,14 +255,18 @@ class Maintenance(Protocol):
 
 
 class Eraser(Protocol):
-    """Removes one key from tables. Idempotent; counts are rows.
+    """Removes one key from tables. Idempotent; counts are rows, and `counted` gets them before they go.
 
     `key`: its parts as `erasure.key_text` writes them, in the order of `table_schema.keys`.
     """
 
-    def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int: ...
+    def remove_key(
+        self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[int], None] = ...
+    ) -> int: ...
 
-    def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
+    def remove_changes(
+        self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[ChangesErased], None]
+    ) -> ChangesErased:
         """Remove a key's rows from the change table, in one commit.
 
         An update that moved a row to this key becomes the delete of its old key: without it the old
@@ -270,7 +274,7 @@ class Eraser(Protocol):
         """
         ...
 
-    def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
+    def remove_records(self, path: str, holds: Callable[[str], bool], counted: Callable[[int], None]) -> int:
         """Rows of the errors table whose record, JSON text, `holds` the key."""
         ...
 
