@@ -436,7 +436,7 @@ def test_rows_that_were_read_from_the_source_again_are_refused(lake: Lake, servi
     service.change(ORDERS, [(at(30), "I", 3, 1)])
     lake.done(ORDERS)
     code, message = refused(lake, at(25).isoformat(), ORDERS)
-    assert (code, "gddl resync" in message) == ("CUT_BEFORE_LOAD", True)
+    assert (code, "by a resync" in message) == ("CUT_BEFORE_LOAD", True)
     assert cuts_of(lake, ORDERS).make("before", at(2).isoformat()).tables[0].rows == 2
 
 
