@@ -219,7 +219,7 @@ class TableSnapshot:
         """
         if _ESCAPE.search(self.path):
             what = f"{self.path} has a percent sign before two hexadecimal digits, which deltalake reads as one sign"
-            remedy = "rename the folder of the lake (in a bucket copy its prefix), and name it so in `lake`; loads work without"
+            remedy = "rename the folder of the lake, or copy its prefix, and name it so in `lake`; loads work without"
             raise FatalError("ROOT_UNUSABLE", what, remedy=remedy)
         options = self.storage.options_of(self.path)
         return DeltaTable(table_url(self.path), version=self.log.version, storage_options=options)
