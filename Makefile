@@ -82,12 +82,14 @@ test-airflow-oldest:
 	$(MAKE) --no-print-directory VENV=$(VENV)-oldest PINS="$(OLDEST)" $(VENV)-oldest/.dev
 	$(VENV)-oldest/bin/python -m pytest -n $(WORKERS) --dist loadgroup -m '' tests/airflow tests/e2e --ignore tests/e2e/test_clusters.py
 
-# A pair of Spark and Delta as a platform has it, in an environment of its own: docs/platforms/tested.md. Python is chosen by
-# PYTHON=python3.13, S3 by the server that .ci/run builds.
+# A pair of Spark and Delta as a platform has it, or the newest patch of a series with the package that a resolver gives it, in an
+# environment of its own: docs/platforms/tested.md. Python is chosen by PYTHON=python3.13, S3 by the server that .ci/run builds.
 LANE ?= 4.0
 PINS_4.0 := pyspark==4.0.2 delta-spark==4.0.1
+PINS_4.0.5 := pyspark==4.0.5 delta-spark==4.4.0
 PINS_4.1 := pyspark==4.1.1 delta-spark==4.2.0
-PINS_4.2 := pyspark==4.2.0 delta-spark==4.4.0
+PINS_4.1.4 := pyspark==4.1.4 delta-spark==4.4.0
+PINS_4.2 := pyspark==4.2.1 delta-spark==4.1.0
 LANE_VENV := $(VENV)-spark-$(LANE)
 # The Python of pyspark before 4.2 leaves closing its sockets to the collector.
 LANE_PYTEST = $(LANE_VENV)/bin/python -m pytest -W ignore::pytest.PytestUnraisableExceptionWarning --tasks many

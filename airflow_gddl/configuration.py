@@ -148,7 +148,8 @@ def other_places(configured: str) -> list[str]:
 
 
 def _cache_folder() -> Path:
-    return Path(text("cache_dir") or Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser() / "gddl")
+    home = os.path.expanduser(os.environ.get("AIRFLOW_HOME", "~/airflow"))  # noqa: PTH111 - it leaves ~ where a user has no home, as Airflow and boto3 do
+    return Path(text("cache_dir") or Path(home, "gddl"))
 
 
 def following(environ: Mapping[str, str]) -> Following | None:

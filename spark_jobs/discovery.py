@@ -18,7 +18,8 @@ from airflow_gddl.contract.file_names import LISTED_IN_PART, is_listing_due, mom
 from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import Generations, TableSpec
-from airflow_gddl.stores import HasEtag, Storage, StoredObject
+from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.dialects.contents import has_content
 from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest, reaching_back, time_of
@@ -72,11 +73,13 @@ class Settling:
     Attributes:
         wait: `never`: leave them for a later listing; `idle`: wait for them if nothing else is new; or `always`. A wait
             of more than a minute is left to a later listing.
+        is_whole: whether a file is whole however young it is, for a job has written it.
     """
 
     after: timedelta = timedelta(0)
     wait: Wait = "never"
     sleep: Callable[[float], None] = field(default=time.sleep, repr=False)
+    is_whole: Callable[[LandedFile], bool] = field(default=lambda _file: False, repr=False)
 
     def split(
         self, storage: Storage, listing: Iterable[LandedFile], known: Mapping[str, FileEntry], now: datetime
@@ -97,7 +100,7 @@ class Settling:
     def young(self, new: Iterable[LandedFile], now: datetime) -> list[LandedFile]:
         """Files among new ones that may still be growing."""
         since = (now - self.after).astimezone(UTC).isoformat(timespec="microseconds")
-        return [file for file in new if file.modified > since] if self.after else []
+        return [file for file in new if file.modified > since and not self.is_whole(file)] if self.after else []
 
     def _still_growing(self, storage: Storage, young: Sequence[LandedFile], now: datetime) -> list[LandedFile]:
         newest = datetime.fromisoformat(max(file.modified for file in young))
@@ -248,18 +251,26 @@ def _find(
     unread: Collection[str] | None,
 ) -> tuple[Discovery, tuple[str, ...]]:
     """`find`, and paths of unsettled files with those that were written again since they were listed."""
-    written_again = []
+    written_again, undecided = list[str](), list[str]()
 
-    def fingerprint(file: HasEtag) -> str:
+    def fingerprint(file: LandedFile, known: FileEntry | None) -> str:
         try:
-            return place.storage.fingerprint_as_listed(file)
+            if known is None or not is_s3(file.path):
+                return place.storage.fingerprint_as_listed(file)
+            same = has_content(place.storage, file, known)
+            place.storage.require_as_listed(file)
         except FileNotFoundError:
             if place.storage.stat(file.path) is not None:
                 written_again.append(file.path)
             raise
+        if same is None and file.kind == "load":  # as a new full load it would bring back rows that are gone since
+            undecided.append(file.path)
+            same = True
+        return known.fingerprint if same else place.storage.fingerprint(file)
 
     discovery = find(files, within, state, fingerprint, _generations(place), unread=unread)
-    return discovery, tuple(sorted({*unsettled, *written_again}))
+    taken = tuple(path for path in undecided if path in discovery.touched)
+    return replace(discovery, taken_as_touched=taken), tuple(sorted({*unsettled, *written_again}))
 
 
 def _generations(place: LandingLocation) -> Generations:

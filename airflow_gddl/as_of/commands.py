@@ -214,7 +214,7 @@ def verify(
         job.show_troubles(cli, outcome)
     if found.different:
         what = f"{', '.join(found.different)} of {name} have other rows than when the cut was made"
-        remedy = f"make a new cut at {cut.moment.shown}; gddl as-of drop {name}"
+        remedy = f"make a new cut at {cut.moment.shown}; `gddl as-of drop {name}`"
         cli.screen.warn(str(FatalError(SAME_CODE, what, remedy=remedy)), "red")
         raise typer.Exit(context.FAILED)
     raise typer.Exit(context.OK if outcome is None else of_outcome(outcome, bad_rows=False))
@@ -348,6 +348,10 @@ class _Lake:
         outcome = self.outcome(specs, action)
         if (status := of_outcome(outcome, bad_rows=False)) != context.OK:
             job.show_troubles(self.cli, outcome)
+            failed = ", ".join(one.table for one in outcome.results if one.error is not None)
+            if action.then == "make" and failed:
+                what = f"nothing was made: a cut has all of its tables, and of {failed} it can't be made"
+                self.cli.screen.warn(f"{what}; --table names the tables of a cut without it", "red")
             raise typer.Exit(status)
         by_table = {one.table: one for one in outcome.results}
         return tuple(by_table[one.table] for one in specs)
@@ -366,7 +370,7 @@ class _Lake:
         known = read_cut(self.store, self.lake, name)
         if known.made_at is None:
             what = f"the cut {name} is unfinished: it has no rows to compare with"
-            raise FatalError("CUT_MISSING", what, remedy=f"gddl as-of drop {name}, and make it anew")
+            raise FatalError("CUT_MISSING", what, remedy=f"`gddl as-of drop {name}`, and make it anew")
         return known
 
     def specs_of(self, tables: Iterable[CutTable]) -> tuple[TableSpec, ...]:
@@ -499,7 +503,7 @@ class _Making:
             raise self._taken()
 
     def _taken(self) -> FatalError:
-        remedy = f"take another --prefix, or gddl as-of drop {self.name}"
+        remedy = f"take another --prefix, or `gddl as-of drop {self.name}`"
         return FatalError("CUT_EXISTS", f"there is a cut {self.name}", remedy=remedy)
 
     def _write(self, cut: Cut, specs: tuple[TableSpec, ...], first: Cut | None = None) -> Cut:

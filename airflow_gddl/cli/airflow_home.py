@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,12 +19,16 @@ _EMPTY = re.compile(r"^job_command[ \t]*=[ \t]*\n", re.MULTILINE)
 
 
 def home(environ: Mapping[str, str]) -> Path:
-    return Path(environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()
+    return _expanded(environ.get("AIRFLOW_HOME") or "~/airflow")
 
 
 def configuration(environ: Mapping[str, str]) -> Path:
     """The file, whether it exists or not."""
-    return Path(environ.get("AIRFLOW_CONFIG") or home(environ) / "airflow.cfg").expanduser()
+    return _expanded(environ.get("AIRFLOW_CONFIG") or str(home(environ) / "airflow.cfg"))
+
+
+def _expanded(path: str) -> Path:
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - it leaves ~ where a user has no home, as Airflow and boto3 do
 
 
 def job_command(environ: Mapping[str, str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -86,6 +87,14 @@ def real() -> CliContext:
         new_id=lambda: secrets.token_hex(4),
         job_command=airflow_home.job_command(os.environ),
     )
+
+
+def user_name() -> str:
+    """The user of this process, for records of decisions; a container's may be a number alone."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 def of(ctx: typer.Context) -> CliContext:

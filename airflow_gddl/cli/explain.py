@@ -147,7 +147,7 @@ def _show_replica(screen: Screen, table: str, history: Mapping[str, Any]) -> Non
         screen.say(f"The replica differs from these changes ({history['verdict']}).", "bold red")
         unfinished = "A batch is not finished: run this command again after the next run."
         screen.say(
-            unfinished if history["batch_unfinished"] else f"Compare the whole table: gddl verify --table {table}"
+            unfinished if history["batch_unfinished"] else f"Compare the whole table: `gddl verify --table {table}`"
         )
 
 

@@ -344,7 +344,7 @@ def write_project(folder: Path, files: Mapping[str, str]) -> dict[str, bool]:
     there = [name for name in files if name not in _SHARED and (folder / name).exists()]
     there += ["metadata"] if (folder / "metadata").exists() and any((folder / "metadata").iterdir()) else []
     if there:
-        remedy = "name another folder, e.g. gddl init my-project, or continue with this one: gddl check"
+        remedy = "name another folder, e.g. `gddl init my-project`, or continue with this one: `gddl check`"
         raise MetadataError("PROJECT_EXISTS", f"{folder / there[0]} already exists; nothing was written", remedy=remedy)
     return {name: _write_new(folder / name, text) for name, text in files.items()}
 

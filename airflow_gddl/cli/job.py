@@ -31,7 +31,7 @@ from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from airflow_gddl.runners.this_machine import Heartbeat
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, OF_RUN, TEXTS, attention_of
+from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, attention_of, what_to_do
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
@@ -80,8 +80,8 @@ def _batches(result: JobResult) -> list[dict[str, Any]]:
 
 
 STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red",
-          "violated": "bold red", "ok": "green", "missing": "bold red", "extra": "bold red", "unsettled": "yellow",
-          "open": "dim"}  # fmt: skip
+          "violated": "bold red", "held": "bold red", "ok": "green", "missing": "bold red", "extra": "bold red",
+          "unsettled": "yellow", "open": "dim"}  # fmt: skip
 _STATUSES: tuple[Status, ...] = ("succeeded", "skipped", "failed")
 _MOST_NAMED = 5
 _NUMBERS = {
@@ -216,7 +216,9 @@ def _constraint_row(table: str, constraint: Mapping[str, Any]) -> list[Cell | st
 
 
 def verdict(result: JobResult) -> str:
-    """`equal`, `different` or `violated` (equal, with constraints that rows break); else the status."""
+    """`equal`, `different`, `held` (equal, while a sweep is held) or `violated` (equal, with constraints that rows
+    break); else the status.
+    """
     return str(answer(result).get("verdict", result.status))
 
 
@@ -307,7 +309,7 @@ def _attention_of(cli: CliContext, result: JobResult) -> Iterator[tuple[str, str
     said = {warning.code for warning in result.warnings} | ({result.error.code} if result.error is not None else set())
     for code in attention_of(result, cli.now().timestamp(), quarantine_rate(cli)):
         if code not in said:
-            yield code, TEXTS.get(code, OF_RUN)
+            yield code, what_to_do(code, result.table)
 
 
 def _share(one: ExpectationCount) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -153,7 +152,7 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
         request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
         carry_out(cli, request, each(show_history))
     ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
-    job_options = JobOptions(action=Erase(key=named, asked_by=getpass.getuser()), wait_seconds=wait)
+    job_options = JobOptions(action=Erase(key=named, asked_by=context.user_name()), wait_seconds=wait)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_erasure))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import shlex
 import sys
 from collections import Counter
@@ -113,8 +112,8 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     wait: options.Wait = 0.0,
 ) -> None:
     if not from_files:
-        remedy = "write --from-files; to keep what the change table knows, use gddl rebuild"
-        raise MetadataError("RELOAD_SOURCE_MISSING", "gddl reload does not say from what", remedy=remedy)
+        remedy = "write --from-files; to keep what the change table knows, use `gddl rebuild --table SCHEMA.NAME`"
+        raise MetadataError("RELOAD_SOURCE_MISSING", "the command does not say from what it reloads", remedy=remedy)
     cli = context.of(ctx)
     action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
     job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
@@ -339,7 +338,9 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
         ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
-    action = ErrorsDismiss(codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=getpass.getuser())
+    action = ErrorsDismiss(
+        codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=context.user_name()
+    )
     job_options = JobOptions(action=action, wait_seconds=wait)
     check = partial(_require_codes, cli, rows)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
@@ -446,16 +447,16 @@ def show_codes(screen: Screen, result: JobResult, *, folder: str) -> None:
     place = "" if folder == "metadata" else f" --metadata {shlex.quote(folder)}"
     for one in quarantine["codes"]:
         code, first, last = one["code"], _to_the_second(one["first"]), _to_the_second(one["last"])
-        chosen = f"--table {result.table} --code {code}{place}"
+        more = f"{code}{place}"
         is_file, many = code.startswith(OF_FILES), counted(one["files"], "file")
         many = many if is_file else f"{counted(one['rows'], 'row')} of {many}"
         since = f"at {first}" if first == last else f"{first} to {last}"
         screen.spans([Cell(f"  {code}", "yellow"), Cell(f"  {many}, {since} UTC")])
-        remedy = of_quarantined(code)
-        lines = {"remedy": remedy, "rows": f"gddl errors list {chosen} --rows"}
+        remedy = of_quarantined(code, result.table)
+        lines = {"remedy": remedy, "rows": f"gddl errors list --table {result.table} --code {more} --rows"}
         if not is_file or "replay" in remedy:
-            lines["replay"] = f"gddl errors replay {chosen}"
-        lines["dismiss"] = f"gddl errors dismiss {chosen} --reason TEXT"
+            lines["replay"] = f"gddl errors replay --table {result.table} --code {more}"
+        lines["dismiss"] = f"gddl errors dismiss --table {result.table} --code {more} --reason TEXT"
         for name, value in lines.items():
             screen.spans([Cell(f"    {name:<8}", "dim"), Cell(value)])
 

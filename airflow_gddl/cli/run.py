@@ -145,7 +145,7 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     table: options.Tables = None,
     full_refresh: Annotated[
         bool,
-        typer.Option("--full-refresh", help="Rebuild from the change table, as gddl rebuild."),
+        typer.Option("--full-refresh", help="Rebuild from the change table, as the command rebuild does."),
     ] = False,
     every: options.All = False,
     yes: options.Yes = False,

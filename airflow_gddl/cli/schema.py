@@ -219,7 +219,7 @@ def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) 
     path = Layout.of(roots, spec).replica
     text = schema_json(path, environ)
     if text is None:
-        what, remedy = f"{spec.table} has no replica yet", f"load it: gddl run --table '{spec.table}'"
+        what, remedy = f"{spec.table} has no replica yet", f"load it: `gddl run --table '{spec.table}'`"
         raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
     known: dict[str, dict[str, Any]] = {field["name"]: field for field in json.loads(text)["fields"]}
     columns = Publication.of(spec).columns_of(ReplicaSchema.of_json(text))
@@ -347,7 +347,7 @@ def published_table(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -
     path = Layout.of(roots, spec).replica
     schema = replica_schema(path, environ)
     if schema is None:
-        what, remedy = f"{spec.table} has no replica yet", f"load it: gddl run --table '{spec.table}'"
+        what, remedy = f"{spec.table} has no replica yet", f"load it: `gddl run --table '{spec.table}'`"
         raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
     try:
         columns = Publication.of(spec).columns_of(schema)
@@ -536,7 +536,7 @@ def show(screen: Screen, results: Sequence[JobResult], *, acted: bool) -> None:
     if many:
         screen.say(f"{many} entries are up to date", "green")
     elif not any(result.warnings or result.status == "failed" for result in results):
-        why = "rows name no catalog, nothing is loaded yet, or no Iceberg metadata is written (gddl status says why)"
+        why = "rows name no catalog, nothing is loaded yet, or no Iceberg metadata is written (`gddl status` says why)"
         screen.say(f"no table to register: {why}", "yellow")
 
 

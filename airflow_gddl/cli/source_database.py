@@ -57,7 +57,7 @@ class SourceDatabase:
         with needed_by("reading a source database", install="airflow-gddl[source]"):
             import sqlalchemy as sa  # noqa: PLC0415 - needed only for reading a database
         if int(sa.__version__.split(".")[0]) < 2:
-            remedy = "run gddl onboard in an environment of its own: pip install 'airflow-gddl[source]' 'sqlalchemy>=2'"
+            remedy = "run this command in an environment of its own: pip install 'airflow-gddl[source]' 'sqlalchemy>=2'"
             raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy {sa.__version__} is too old", remedy=remedy)
         return sa
 

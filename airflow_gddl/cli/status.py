@@ -23,7 +23,6 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
-from airflow_gddl.runtime.state.endings import LOST_CODE
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, table_statuses
 from airflow_gddl.runtime.state.recording import rebuild
 from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
@@ -389,11 +388,7 @@ def _messages(tables: Sequence[TableStatus], lines: Sequence[StatusLine]) -> dic
 def _attention(one: TableStatus, line: StatusLine) -> str:
     """Codes, and what to do about them."""
     texts = [f"needs attention: {', '.join(line.attention)}"]
-    if LOST_CODE in line.attention:
-        texts.append(text_of_code(one, LOST_CODE))
-    if any(code.startswith("QUARANTINE_") for code in line.attention):
-        texts.append(f"what to do: gddl errors list --table {line.table}")
-    return "\n  ".join(texts)
+    return "\n  ".join((*texts, *(job.coded(code, text_of_code(one, code)) for code in line.attention)))
 
 
 def _cells(line: StatusLine) -> list[Cell | str]:

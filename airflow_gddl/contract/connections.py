@@ -171,7 +171,7 @@ def text_refused(said: str, where: str) -> FatalError | None:
     if (found := _NO_TEXT.search(said)) is None:
         return None
     line = said[: found.start()].rpartition("\n")[2].rpartition(":")[2] + said[found.start() :].partition("\n")[0]
-    what = f"a text of the source is none in UTF-8: {line.strip()}"
+    what = f"a text of the source is not valid in UTF-8: {line.strip()}"
     remedy = "correct it in the source: SELECT convert_to(…, 'SQL_ASCII') shows its bytes"
     return FatalError("SOURCE_TEXT_INVALID", what, where=where, remedy=remedy)
 

@@ -188,7 +188,7 @@ class CutTable:
         columns: its columns with their SQL types, of the made table or view.
         keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
-        erasing: hashes of keys that are being erased, whose rows of a view are counted already.
+        erasing: hashes of keys that are being erased, whose rows are counted already.
         view: in place of a table; None: it is a table.
     """
 
@@ -355,7 +355,7 @@ def asked_moment(text: str) -> AskedMoment:
     if not is_moment:
         remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740, "
         remedy += "00000027:00000ac0:0003 (SQL Server) or 2751829 (Oracle)"
-        raise MetadataError("CUT_MOMENT_INVALID", f"--at is none: {text!r:.80}", remedy=remedy)
+        raise MetadataError("CUT_MOMENT_INVALID", f"--at is not a moment: {text!r:.80}", remedy=remedy)
     return AskedMoment(text=text, time=time)
 
 
@@ -664,7 +664,9 @@ def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:
     try:
         data, tag = store.read_tagged(path)
     except FileNotFoundError:
-        raise FatalError("CUT_MISSING", f"there is no cut {name}", remedy="gddl as-of list shows them") from None
+        raise FatalError(
+            "CUT_MISSING", f"there is no cut {name}", remedy="name one that `gddl as-of list` shows"
+        ) from None
     remedy = f"restore it from a version; or delete it with the folder {join(lake, CUTS, name)}, and make the cut again"
     try:
         cut = codec.from_json(Cut, data.decode())

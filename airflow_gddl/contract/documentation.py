@@ -16,6 +16,7 @@ from airflow_gddl.contract.errors import QUARANTINE_REMEDIES, documented
 
 CODES = "codes.md"
 _ROW = re.compile(r"\| `([A-Z0-9_]+)` \| ([^|]+) \| (.+) \| (.+) \|")
+_TABLE = re.compile(r"--table T\b")
 _LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 
 
@@ -48,13 +49,23 @@ def _text() -> str:
         return beside.read_text(encoding="utf-8") if beside.is_file() else ""
 
 
-def of_code(code: str) -> str:
-    """What to do about a code, as far as the page says it, and where to read more."""
+def of_code(code: str, table: str = "T") -> str:
+    """What to do about a code, as far as the page says it, and where to read more.
+
+    Args:
+        table: that its commands name.
+    """
     text = code_texts().get(code)
     more = documented(CODES)
-    return f"see {more}" if text is None or not text.remedy.strip("\u2013 ") else f"{text.remedy} ({more})"
+    if text is None or not text.remedy.strip("\u2013 "):
+        return f"see {more}"
+    return f"{_for_table(text.remedy, table)} ({more})"
 
 
-def of_quarantined(code: str) -> str:
-    """What to do about rows in quarantine with a code."""
-    return QUARANTINE_REMEDIES.get(code) or of_code(code)
+def of_quarantined(code: str, table: str) -> str:
+    """What to do about a table's rows in quarantine with a code."""
+    return _for_table(QUARANTINE_REMEDIES.get(code, ""), table) or of_code(code, table)
+
+
+def _for_table(remedy: str, table: str) -> str:
+    return _TABLE.sub(lambda _: f"--table {table}", remedy)

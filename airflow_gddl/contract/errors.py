@@ -174,7 +174,7 @@ def field_name(path: FieldPath) -> str:
 OF_FILES = "FILE_"
 """How codes of whole files in quarantine begin."""
 QUARANTINE_REMEDIES = {
-    "APPEND_ONLY_CHANGE": "name the table's keys, then run gddl rebuild; or dismiss the row",
+    "APPEND_ONLY_CHANGE": "name the table's keys, then run `gddl rebuild --table T`; or dismiss the row",
     "CAST_FAILED": "correct options.types (string makes the column text), or set type_change: rescue; then replay",
     "COLUMNS_UNKNOWN": "correct columns_to_update or rename, then replay; or correct the source, then dismiss",
     "EXPECTATION_FAILED": "change the expectation, then replay; or correct the source, then dismiss",
@@ -183,14 +183,16 @@ QUARANTINE_REMEDIES = {
     "FILE_TOO_LARGE": "raise max_inflated_bytes and max_inflation of the tier, then replay; or deliver smaller files",
     "FILE_UNREADABLE": "correct the metadata row, then replay; or deliver the file again: it is read when it changes",
     "FILTER_UNDECIDED": "have the source send whole rows, then dismiss these",
-    "KEY_NULL": "correct keys, run gddl rebuild, then replay; or correct the source, then dismiss",
+    "KEY_NULL": "correct keys, run `gddl rebuild --table T`, then replay; or correct the source, then dismiss",
     "OP_UNKNOWN": (
         "if all rows have it, correct options.op_column or options.missing_op of the metadata row, then replay; if only"
         " a few have it, dismiss them"
     ),
     "PARTITION_VALUE_REFUSED": "partition by another column, then replay; or correct the source, then dismiss",
     "ROW_MALFORMED": "deliver the file again; if it can't be, dismiss the row",
-    "SEQUENCE_NULL": "correct sequence_by, run gddl rebuild, then replay; or correct the source, then dismiss",
+    "SEQUENCE_NULL": (
+        "correct sequence_by, run `gddl rebuild --table T`, then replay; or correct the source, then dismiss"
+    ),
     "SEQUENCE_UNPARSABLE": "correct sequence_by or options.types, then replay; or correct the source, then dismiss",
     "TEXT_NOT_UTF8": "list the column in exclude_columns or mask, then replay; or correct the source, then dismiss",
 }

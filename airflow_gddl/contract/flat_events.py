@@ -39,7 +39,7 @@ _TIMES = ("ts_ms", "ts_us", "ts_ns")
 _OF_SOURCE = frozenset({
     *(name for names in _POSITIONS.values() for name in names),
     "version", "connector", "name", "snapshot", "db", "schema", "table", "sequence", "txId", "xmin", "server_id",
-    "collection", "gtid", "thread", "query", "redo_thread", "user_name", "lcr_position", "row_id",
+    "collection", "gtid", "thread", "query", "redo_thread", "user_name", "lcr_position", "row_id", "value_capture_type",
 })  # fmt: skip
 """Fields of `source` by their own name, as `add.fields` may have them. A time without `source.` is the connector's."""
 _OF_EVENT = frozenset({"op", *_TIMES})

@@ -1,4 +1,4 @@
-"""The Java of this machine, which Spark needs."""
+"""The Java of this machine, which Spark and Debezium's engine need."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from pathlib import Path
 from airflow_gddl.contract.errors import FatalError
 
 OLDEST = 17
-JAVA_REMEDY = (
+INSTALL_JAVA = (
     "install a JDK or JRE 17 or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
-    "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it; or, to load tables without "
-    "Spark, write `tasks: processes`, without `commit: merge`, in their tier in gddl.yaml"
+    "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it"
+)
+JAVA_REMEDY = (
+    f"{INSTALL_JAVA}; or, to load tables without Spark, write `tasks: processes`, without `commit: merge`, in their "
+    "tier in gddl.yaml"
 )
 _VERSION = re.compile(r'version "((?:1\.)?(\d++)[^"]*)"')
 

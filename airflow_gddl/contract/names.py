@@ -35,8 +35,8 @@ SOURCE_SUFFIX = "_source"
 
 @functools.lru_cache(maxsize=4096)  # each step asks for the same names
 def clean_name(name: str) -> str:
-    """A delivered name with `_` for characters that names of columns can't have."""
-    return name.translate(_REFUSED)
+    """A delivered name with `_` for characters that names of columns can't have, and for no character."""
+    return name.translate(_REFUSED) or "_"
 
 
 @functools.lru_cache(maxsize=4096)

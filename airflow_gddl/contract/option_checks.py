@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, SpecProblem
-from airflow_gddl.contract.extensions import DIALECTS, unescaped
+from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, unescaped
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.flat_events import is_field
 from airflow_gddl.contract.sql_types import REMEDY, parse_type, unsupported_part
@@ -19,6 +19,7 @@ from airflow_gddl.contract.table_spec import (
 def check_options(spec: TableSpec) -> Iterator[SpecProblem]:
     """Values of options that have a form of their own; names and types are checked elsewhere."""
     yield from _types(spec.options.get("types"))
+    yield from _operation_among_columns(spec)
     try:
         check = DIALECTS.get(spec.dialect).check
         yield from () if check is None else DIALECTS.load(check)(spec.options)
@@ -60,6 +61,20 @@ def _flat_fields(fields: object) -> Iterator[SpecProblem]:
             what = "another field has this name" if new else "no name"
             yield SpecProblem("FIELD_VALUE", path, str(new), what, "write the name behind the colon of add.fields")
         known.add(str(new))
+
+
+def _operation_among_columns(spec: TableSpec) -> Iterator[SpecProblem]:
+    """Refuse a column of the source with the name of that of operations, which would be read in its place."""
+    operation, columns = spec.options.get("op_column", DmsOptions().op_column), spec.options.get("csv_columns")
+    if (
+        spec.dialect == "dms"
+        and spec.mode != "snapshots"
+        and isinstance(columns, (list, tuple))
+        and operation in columns
+    ):
+        fault = "the name of the column that holds operations, which comes before these columns and is not among them"
+        remedy = f"give the source's column another name here, e.g. {operation}_source, or drop it if it is no column"
+        yield SpecProblem("COLUMN_RESERVED", ("options", "csv_columns"), str(operation), fault, remedy)
 
 
 def _types(types: object) -> Iterator[SpecProblem]:

@@ -176,7 +176,10 @@ def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
         yield Finding("all replication slots of the server are taken", statement)
     if server["status"] == "lost":
         what = f"the slot {slot} is lost: the database has removed changes that were not read"
-        yield Finding(what, "gddl load --again, which makes it again; and a greater max_slot_wal_keep_size")
+        yield Finding(
+            what,
+            "`gddl load --again --table T`, for each table of it, makes it again; and a greater max_slot_wal_keep_size",
+        )
 
 
 def slot_state(sa: Any, connection: Any, slot: str) -> str:
@@ -349,7 +352,7 @@ def _unnamed(spec: TableSpec, columns: Iterable[str], identity: Iterable[str]) -
 
 def shown(findings: Sequence[Finding]) -> tuple[str, str]:
     """Message and remedy of a refusal: the first finding, and how many there are."""
-    more = f" (and {len(findings) - 1} more: see gddl check)" if len(findings) > 1 else ""
+    more = f" (and {len(findings) - 1} more: see `gddl check`)" if len(findings) > 1 else ""
     return f"{findings[0].what}{more}", findings[0].statement
 
 

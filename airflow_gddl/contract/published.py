@@ -359,4 +359,6 @@ def relation_of(catalog: CatalogSpec | None, state: RegistrationState, reader: R
         return ""
     if state.problem is not None and state.problem.code in _NOT_OURS:
         return ""
+    if reader == "athena" and catalog.catalog_id is not None:
+        return ""  # Athena's own catalog is another one, and what it calls that of another account is not known here
     return ".".join(quoted(part, reader) for part in full_name(catalog, registered.name))

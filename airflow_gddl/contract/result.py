@@ -72,11 +72,14 @@ class Freshness:
         commit_ts: newest source commit applied, null when unknown; `lag_seconds`: now minus it.
         complete_until: commit time of the source until which everything is known to have come, by what the job knows;
             None: not known.
+        waiting_since: when the oldest landed of what is there and not applied: files that wait for a user or can't be
+            read, and rows that a full load lacks and whose sweep is held. None: all is applied.
     """
 
     commit_ts: str | None = None
     lag_seconds: float | None = None
     complete_until: str | None = field(default=None, metadata={WHEN_USED: True})
+    waiting_since: str | None = field(default=None, metadata={WHEN_USED: True})
 
 
 @dataclass(frozen=True, kw_only=True)

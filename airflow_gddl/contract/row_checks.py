@@ -411,7 +411,7 @@ def table_name_fault(table: str) -> str:
         if part.lower().startswith("_gddl"):
             return "names that start with _gddl are this package's own"
     if schema.lower() == CUTS:
-        return f"the folder {CUTS} is that of the cuts of gddl as-of"
+        return f"the folder {CUTS} is that of the cuts that `gddl as-of list` shows"
     if name.lower().endswith(RESERVED_SUFFIXES):
         return f"names that end with {', '.join(RESERVED_SUFFIXES)} are this package's own"
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -128,7 +129,7 @@ def profile_of(environ: Mapping[str, str]) -> str | None:
         return None
     if environ.get("AWS_PROFILE"):
         return environ["AWS_PROFILE"]
-    home = Path(environ.get("HOME", "~")).expanduser() / ".aws"
+    home = Path(os.path.expanduser(environ.get("HOME", "~")), ".aws")  # noqa: PTH111 - it leaves ~ where a user has no home, as Airflow and boto3 do
     files = (
         environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials",
         environ.get("AWS_CONFIG_FILE") or home / "config",

@@ -179,7 +179,8 @@ def _fitting(spark: str) -> str:
     if fits is not None:
         return f"Spark {spark} goes with Delta {fits}"
     newest = DELTA[max(DELTA)]
-    return f"the newest known pair is Spark {text(max(newest.artifacts))} with Delta {newest.version}"
+    pair = f"Spark {text(max(newest.artifacts))} with Delta {newest.version}"
+    return f"no Delta is known to run on Spark {spark}; the newest known pair is {pair}"
 
 
 def _newest_fitting(spark: str) -> str | None:

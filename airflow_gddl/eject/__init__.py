@@ -77,7 +77,8 @@ def files_of(spec: TableSpec, roots: Roots, known: Known, schedule: str | None) 
         "commit_times": _code([*filter(None, [options.timestamp_column]), *COMMIT_TIMES]),
         "operation": options.op_column, "no_operation": _code("I" if options.missing_op == "insert" else None),
         "rename": _code({clean_name(old).lower(): new for old, new in spec.rename.items()}),
-        "only": _code(None if spec.columns is None else sorted(map(clean_name, spec.columns))),
+        "only": _code(None if spec.columns is None else sorted(lowered(map(clean_name, spec.columns)))),
+        "partitions": _code(sorted(lowered(map(clean_name, spec.partition_by)))),
         "left_out": _code(sorted(lowered(map(clean_name, (*spec.exclude_columns, *spec.mask, *spec.derive))))),
         "spark": spark, "delta_package": delta, "dag_id": spec.table.replace(".", "_"), "schedule": repr(schedule),
         "schedule_note": f"scheduled as the metadata row was ({schedule})" if schedule else "without a schedule",
@@ -95,7 +96,7 @@ def require_plain(spec: TableSpec) -> None:
         FatalError: `EJECT_UNSUPPORTED`.
     """
     for reason in reasons_against(spec):
-        what = f"{spec.table}: {reason}, which a plain job of some 250 lines would load wrong"
+        what = f"{spec.table}: {reason}, which a plain job of some 300 lines would load wrong"
         remedy = "keep the metadata row, or write the job by hand; the tables are plain Delta tables in any case"
         raise FatalError("EJECT_UNSUPPORTED", what, remedy=remedy)
 

@@ -211,7 +211,11 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
 def _text(text: str, path: FieldPath) -> SpecProblem:
     if len(text) > MAX_TEXT:
         return SpecProblem("VALUE_TOO_LONG", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
-    return SpecProblem("TEXT_INVALID", path, text, "control characters or lone surrogates", "remove them")
+    what, remedy = "control characters or lone surrogates", "remove them"
+    if path[-2:] in (("options", "csv_delimiter"), ("options", "csv_row_delimiter")) and text.isascii():
+        numbers = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
+        remedy = f"write control characters by their numbers, in single quotes: '{numbers}'"
+    return SpecProblem("TEXT_INVALID", path, text, what, remedy)
 
 
 SHOWN = 80

@@ -446,7 +446,7 @@ def _imported(files: Sequence[Path]) -> Any:
     try:
         reading = import_module(place)
     except ModuleNotFoundError as error:
-        what, remedy = "this installation lacks `gddl onboard --from`", "install all of airflow-gddl"
+        what, remedy = "this installation lacks what reads the file of --from", "install all of airflow-gddl"
         raise FatalError("COMMAND_MISSING", what, where=place, remedy=remedy) from error
     try:
         return reading.read({str(path): path.read_text("utf-8-sig") for path in files})
@@ -459,7 +459,7 @@ def _imported(files: Sequence[Path]) -> Any:
 def _found(cli: CliContext, given: OnboardingOptions, settings: Settings) -> SourceFacts:
     if given.connection:
         return Database(given.connection, cli.environ).read(given.schemas, given.tables)
-    with needed_by("gddl onboard without --connection", install="airflow-gddl[local]"):
+    with needed_by("a proposal without --connection", install="airflow-gddl[local]"):
         from airflow_gddl.onboarding.landing import Landing, read_landing  # noqa: PLC0415 - it imports pyarrow
 
     declared = settings.sources.get(given.source)

@@ -296,7 +296,8 @@ def in_quarantine(reader: TableReader, code: str) -> dict[str, Any]:
     def read() -> dict[str, Any]:
         quarantine = reader.quarantined(code, _SAMPLES)
         rows = [shown_row(row, hidden) for row in quarantine["rows"]]
-        remedies = {code: of_quarantined(code) for code in quarantine["codes"]}
+        name = "T" if reader.spec is None else reader.spec.table
+        remedies = {code: of_quarantined(code, name) for code in quarantine["codes"]}
         return {
             **quarantine,
             "remedies": remedies,

@@ -34,10 +34,11 @@ AT_ONCE = 2
 """Jobs for histories of keys at a time, and as many for what tables hold."""
 _PATIENCE_SECONDS = 20.0
 _GRACE_SECONDS = 2.0
-_EXPLAIN_REMEDY = "run the command gddl explain where it may start Spark and take its time"
+_EXPLAIN_REMEDY = "run the command below where it may start Spark and take its time"
 _REMEDY = (
-    "set [gddl] job_command to the gddl-job of an environment with airflow-gddl[spark], as `gddl init --airflow` does; "
-    "until then `gddl errors list` and `gddl explain` say it where jobs run"
+    "set [gddl] job_command to the gddl-job of an environment with airflow-gddl[spark], as "
+    "`gddl init --airflow DAGS_FOLDER` does; "
+    "until then `gddl errors list` and `gddl explain --table T --key COLUMN=VALUE` say it where jobs run"
 )
 slots = threading.BoundedSemaphore(AT_ONCE)
 _reading = threading.BoundedSemaphore(AT_ONCE)

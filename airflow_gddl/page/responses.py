@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_gddl.contract.documentation import of_code
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult
@@ -23,7 +22,7 @@ from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, Troubl
 from airflow_gddl.runtime.state.overview import Span, overview
 from airflow_gddl.runtime.state.status_list import TableQuery, choices, chosen, facets
 from airflow_gddl.runtime.state.table_runs import RunFact, fact_of
-from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, OF_RUN, TableStatus, text_of_code
+from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, TableStatus, text_of_code
 from airflow_gddl.topology.table_row import TableRow
 
 PATIENCE = 3.0
@@ -203,11 +202,6 @@ def troubles_of(board: Board, seen: Sequence[TableStatus]) -> list[dict[str, Any
     return [{"what": one.what, "since": one.since} for one in shown]
 
 
-def _remedy(one: TableStatus, code: str) -> str:
-    text = text_of_code(one, code)
-    return of_code(code) if text == OF_RUN else text
-
-
 def row(one: TableStatus, names: Collection[str]) -> dict[str, Any]:
     """One table, with its last runs, oldest first.
 
@@ -218,7 +212,7 @@ def row(one: TableStatus, names: Collection[str]) -> dict[str, Any]:
     facts = record.runs
     shown = {name: getattr(one.row, name) for name in _OF_ROW}
     shown |= {name: getattr(one, name) for name in _OF_STATE}
-    shown |= {"attention": list(one.attention), "remedies": {code: _remedy(one, code) for code in one.attention}}
+    shown |= {"attention": list(one.attention), "remedies": {code: text_of_code(one, code) for code in one.attention}}
     shown |= {"problems": list(one.row.problems), "grace": one.row.grace}
     return {
         **shown,

@@ -187,11 +187,12 @@ def announcement(made: CheckContext, *, processes: int = 1) -> list[str]:
 
 def _engines(made: CheckContext) -> list[str]:
     """What engines of the platform read and cost, beside jobs."""
-    kinds, environ = {spec.kind for spec in made.loaded.catalogs.values()}, made.cli.environ
+    specs, environ = made.loaded.catalogs.values(), made.cli.environ
     lines = []
-    if made.on_s3 and kinds.intersection(OF_GLUE):
+    if made.on_s3 and any(spec.kind in OF_GLUE and spec.catalog_id is None for spec in specs):
         lines.append("at most: a query of some kilobytes by Athena for each kind of catalog in Glue, charged as 10 MB")
-    if OF_DATABRICKS in kinds and is_workspace_known(made.loaded.runner, environ):
+    runner = made.loaded.runner
+    if any(spec.kind == OF_DATABRICKS and is_workspace_known(runner, spec.url, environ) for spec in specs):
         named = environ.get(WAREHOUSE, "").strip()
         which = (
             f"the SQL warehouse {named}, which is started where it is stopped, and charged until it stops by itself"

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.packages import needed_by
@@ -19,9 +20,19 @@ _HOST = "DATABRICKS_HOST"
 POLL_SECONDS, _QUERY_SECONDS, _PATIENCE_SECONDS = 1.0, 600.0, 60
 
 
-def is_workspace_known(runner: str, environ: Mapping[str, str]) -> bool:
-    """Whether the jobs' own workspace, or that of the environment, can be asked."""
-    return runner == _RUNNER or bool(environ.get(_HOST))
+def is_workspace_known(runner: str, url: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether the jobs' own workspace, or that of the environment, can be asked.
+
+    Args:
+        url: of the catalog: the environment may name a workspace that knows nothing of it.
+    """
+    host = environ.get(_HOST, "").strip()
+    return runner == _RUNNER or (bool(host) and _server(host) == _server(url or ""))
+
+
+def _server(url: str) -> str:
+    """Its name without the port, which one of both may leave out; the SDK takes a host without a scheme, too."""
+    return urlsplit(url if "://" in url else f"https://{url}").hostname or ""
 
 
 def connect(runner: str, declared: Mapping[str, Any], connections: Connections) -> Any:

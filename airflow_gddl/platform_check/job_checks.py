@@ -240,7 +240,8 @@ class JobChecks:
 
     def athena(self) -> str:
         """Every catalog in Glue that has the table is asked."""
-        named = [name for name, spec in to_register(self.context.loaded.catalogs).items() if spec.kind in OF_GLUE]
+        known = to_register(self.context.loaded.catalogs)
+        named = [name for name, spec in known.items() if spec.kind in OF_GLUE and spec.catalog_id is None]
         if not self.context.on_s3 or not named:
             raise NotTriedError("no-glue")
         rows = 0
@@ -257,8 +258,13 @@ class JobChecks:
 
     def databricks_sql(self) -> str:
         loaded, environ = self.context.loaded, self.context.cli.environ
-        named = [name for name, spec in to_register(loaded.catalogs).items() if spec.kind == OF_DATABRICKS]
-        if not named or not databricks_sql.is_workspace_known(loaded.runner, environ):
+        kinds = to_register(loaded.catalogs).items()
+        named = [
+            name
+            for name, spec in kinds
+            if spec.kind == OF_DATABRICKS and databricks_sql.is_workspace_known(loaded.runner, spec.url, environ)
+        ]
+        if not named:
             raise NotTriedError("no-workspace")
         (name,) = named
         if name not in self.registered:

@@ -48,6 +48,7 @@ def extra_of(result: JobResult) -> dict[str, Any] | None:
         "commit_ts": result.freshness.commit_ts,
         "lag_seconds": result.freshness.lag_seconds,
         "complete_until": result.freshness.complete_until,
+        "waiting_since": result.freshness.waiting_since,
         "mode": result.mode,
         "gddl_run_id": result.run_id,
     }
@@ -211,17 +212,27 @@ class Reporter:
         return tags
 
     def _measure(self, result: JobResult) -> None:
-        """A table that was loaded is up to date as of its run's start; its lag grows while its source is quiet."""
+        """A table that was loaded is up to date as of its run's start, or since when something waits; its lag grows
+        while its source is quiet.
+        """
         lag, spec = result.freshness.lag_seconds, self._specs.get(result.table)
         if lag is not None:
             gauge("gddl.lag_seconds", lag, {"table": result.table})
         if (until := seconds_of(result.freshness.complete_until)) is not None:
             gauge("gddl.complete_until", until, {"table": result.table})
-        if spec is None or spec.freshness is None or result.status != "succeeded":
+        if spec is None or spec.freshness is None:
             return
-        late = result.seconds > durations.seconds(spec.freshness)
-        gauge("gddl.late", int(late), {"table": result.table})
-        if late:
+        waiting = seconds_of(result.freshness.waiting_since)
+        if result.status != "succeeded" and waiting is None:
+            return
+        limit = durations.seconds(spec.freshness)
+        late = result.seconds > limit
+        waits = waiting is not None and time.time() - waiting > limit
+        gauge("gddl.late", int(late or waits), {"table": result.table})
+        if waits:
+            what = "%s is late: what has landed since %s is not applied, and its freshness is %s"
+            self._log.warning(what, result.table, result.freshness.waiting_since, spec.freshness)
+        elif late:
             what = "%s is late: its run took %.0f s, longer than its freshness, %s"
             self._log.warning(what, result.table, result.seconds, spec.freshness)
 

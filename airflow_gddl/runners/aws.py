@@ -32,8 +32,9 @@ _PASSING = (
     "RequestTimeout",
     "RequestLimit",
     "OperationTimeout",
-    "ConcurrentRunsExceeded",
 )
+_QUOTAS = ("LimitExceeded", "QuotaExceeded", "RunsExceeded")
+"""In codes of what is full until other runs have ended; `LimitExceeded` is also how a rate is refused."""
 _SETTINGS = (
     ParamValidationError,
     NoCredentialsError,
@@ -86,6 +87,9 @@ def _refusal(error: ClientError, service: str) -> GddlError:
     what = f"{service}: {error}"[:500]
     if code_of(error).startswith(_PASSING):
         return RetriableError("PLATFORM_UNREACHABLE", what, remedy="the call is retried")
+    if any(word in code_of(error) for word in _QUOTAS):
+        remedy = "the call is retried: it may go through when other runs have ended; else ask AWS for a larger quota"
+        return RetriableError("PLATFORM_UNREACHABLE", what, remedy=remedy)
     guide = service.lower().replace(" ", "-")
     remedy = f"see the message above and the permissions that docs/platforms/{guide}.md lists"
     if code_of(error) in _CREDENTIALS:

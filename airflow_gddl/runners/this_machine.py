@@ -27,12 +27,13 @@ from airflow_gddl import __version__
 from airflow_gddl.contract.codec import from_json_or_none, report_from_json, to_document
 from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
-from airflow_gddl.contract.java import find_java
+from airflow_gddl.contract.java import INSTALL_JAVA, find_java
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.result import APPLICATION, PROGRESS, ErrorInfo, JobResult, error_info
 from airflow_gddl.contract.s3 import is_s3, split
+from airflow_gddl.contract.sources import sources
 from airflow_gddl.contract.spark_versions import job_packages
 from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec
 from airflow_gddl.runners.child import Child, Line, nothing
@@ -416,6 +417,14 @@ def _asked(given: RunnerCheck) -> str:
 
 
 def _java(given: RunnerCheck) -> str:
-    if given.tiers and all(tier.in_processes for tier in given.tiers.values()):
+    of_logs = {module for source in sources().values() if source.reads == "log" for module in source.modules}
+    reads_log = not of_logs.isdisjoint(given.modules)
+    if given.tiers and all(tier.in_processes for tier in given.tiers.values()) and not reads_log:
         raise ProbeSkippedError("no table's tier needs it")
-    return str(find_java(given.environ))
+    try:
+        return str(find_java(given.environ))
+    except FatalError as error:
+        if not reads_log:
+            raise
+        what = f"{error.what}; jobs that read a source's log need Java, whatever the tier"
+        raise FatalError(error.code, what, remedy=INSTALL_JAVA) from error

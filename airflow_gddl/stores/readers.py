@@ -199,6 +199,10 @@ class StoreReader(io.BufferedReader):
             return super().readinto(buffer)
 
 
+READ_AHEAD = 1024 * 1024
+"""Bytes of an object that its first request reads."""
+LAST_BYTES = 64 * 1024
+"""Bytes at the end of a parquet file that pyarrow reads first, for the footer."""
 GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK = 1 << 20
 

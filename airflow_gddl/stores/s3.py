@@ -21,7 +21,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.packages import needed_by, package_missing
 from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, is_on, profile_of, split
 from airflow_gddl.contract.source_access import EXTERNAL_ID, ROLE
-from airflow_gddl.stores.readers import StoredObject, StoreReader
+from airflow_gddl.stores.readers import LAST_BYTES, READ_AHEAD, StoredObject, StoreReader
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, S3Config, S3Credential
@@ -160,8 +160,6 @@ def _of_profile(name: str) -> Callable[[], S3Credential] | None:
 if TYPE_CHECKING:
     from obstore import ObjectMeta, UpdateVersion
 
-_READ_AHEAD = 1024 * 1024
-
 
 class Buckets:
     """The S3 part of `Storage`; a missing object is a FileNotFoundError."""
@@ -214,13 +212,13 @@ class Buckets:
         """One request, which reads all of a small object."""
         store, key = self._at(url)
         try:
-            response = obstore.get(store, key, options={"range": (0, _READ_AHEAD)})
+            response = obstore.get(store, key, options={"range": (0, READ_AHEAD)})
             size, start = response.meta["size"], bytes(response.bytes())
         except GenericError as error:
             if "range" not in str(error).lower():
                 raise
             size, start = obstore.head(store, key)["size"], b""  # an empty object has no such range
-        return StoreReader(url, _Ranges(store, key, size, start), _READ_AHEAD)
+        return StoreReader(url, _Ranges(store, key, size, start), READ_AHEAD)
 
     def write(self, url: str, data: bytes) -> None:
         self._put(url, data, "overwrite")
@@ -257,6 +255,8 @@ def _stored(folder: str, name: str, meta: ObjectMeta) -> StoredObject:
 class _Ranges(io.RawIOBase):
     """Reads by ranged requests; the buffer above it joins small ones.
 
+    The last bytes that were read of its end need no other request.
+
     Args:
         start: the object's first bytes, which need no request.
     """
@@ -264,7 +264,7 @@ class _Ranges(io.RawIOBase):
     def __init__(self, store: S3Store, key: str, size: int, start: bytes) -> None:
         super().__init__()
         self._store, self._key, self._size, self._position = store, key, size, 0
-        self._start = start
+        self._start, self._end = start, (size, b"")
 
     def readable(self) -> bool:
         return True
@@ -293,8 +293,12 @@ class _Ranges(io.RawIOBase):
         if end <= self._position:
             return 0
         data: Any = self._start[self._position : end]
+        if not data and self._position >= self._end[0]:
+            data = self._end[1][self._position - self._end[0] : end - self._end[0]]
         if not data:
             data = obstore.get_range(self._store, self._key, start=self._position, end=end)
+            if end == self._size and end - self._position <= LAST_BYTES:
+                self._end = (self._position, bytes(data))
         buffer[: len(data)] = data
         self._position += len(data)
         return len(data)

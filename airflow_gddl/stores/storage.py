@@ -24,7 +24,8 @@ from airflow_gddl.stores import local
 from airflow_gddl.stores.readers import StoredObject, translated
 
 T = TypeVar("T")
-# Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s, which only the same bytes can have too.
+# Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s. Only the same bytes can have it, too, but they may
+# have another one: in other parts, or encrypted with KMS.
 _DIGEST = re.compile(r"[0-9a-f]{32}(-[0-9]+)?")
 _OF_BYTES = "blake2b:"
 
@@ -207,18 +208,29 @@ class Storage:
             local.prune(folder, root)
 
     def fingerprint(self, file: HasEtag) -> str:
-        """Fingerprint of the content: `md5:<ETag>` where S3's ETag is a digest, else `blake2b:<hex>` of the bytes.
+        """Fingerprint of the content: `md5:<ETag>` where S3's ETag may be a digest, else `blake2b:<hex>` of the bytes.
+
+        Equal ones are of equal bytes. Others need not be of others: see `fingerprints_of_bytes`.
 
         Raises:
             FileNotFoundError: it has vanished.
         """
         if is_s3(file.path) and _DIGEST.fullmatch(file.etag):
             return f"md5:{file.etag}"
-        digest = hashlib.blake2b(digest_size=32)
-        with translated(file.path):
-            for part in self._of(file.path).stream(file.path):
+        return self.fingerprints_of_bytes(file.path)[0]
+
+    def fingerprints_of_bytes(self, path: str) -> tuple[str, str]:
+        """`blake2b:<hex>` and `md5:<hex>` of the bytes, whatever the tag is; reads all of them.
+
+        Raises:
+            FileNotFoundError: it has vanished.
+        """
+        digest, md5 = hashlib.blake2b(digest_size=32), hashlib.md5(usedforsecurity=False)
+        with translated(path):
+            for part in self._of(path).stream(path):
                 digest.update(part)
-        return f"{_OF_BYTES}{digest.hexdigest()}"
+                md5.update(part)
+        return f"{_OF_BYTES}{digest.hexdigest()}", f"md5:{md5.hexdigest()}"
 
     def fingerprint_as_listed(self, file: HasEtag) -> str:
         """`fingerprint` of exactly the version that was listed.
@@ -230,9 +242,18 @@ class Storage:
             FileNotFoundError: it has vanished, or was written again since it was listed.
         """
         fingerprint = self.fingerprint(file)
-        if not self.is_as_listed(file, fingerprint):
-            raise FileNotFoundError(errno.ENOENT, "written again since it was listed", file.path)
+        if fingerprint.startswith(_OF_BYTES):
+            self.require_as_listed(file)
         return fingerprint
+
+    def require_as_listed(self, file: HasEtag) -> None:
+        """
+        Raises:
+            FileNotFoundError: it has vanished, or was written again since it was listed.
+        """
+        now = self.stat(file.path)
+        if now is None or now.etag != file.etag:
+            raise FileNotFoundError(errno.ENOENT, "written again since it was listed", file.path)
 
     def is_as_listed(self, file: HasEtag, fingerprint: str) -> bool:
         """Whether a file of this fingerprint was neither removed nor written again since it was listed.

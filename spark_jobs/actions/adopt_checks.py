@@ -42,7 +42,11 @@ def require_seen_commits(run: TableRun) -> None:
     """
     if "DATABRICKS_RUNTIME_VERSION" in run.runtime.environ:
         what = f"{run.spec.table}: Delta on Databricks does not see the commit that adds _gddl"
-        raise FatalError(REFUSED_CODE, what, remedy="run `gddl adopt` on another machine that reaches the lake")
+        raise FatalError(
+            REFUSED_CODE,
+            what,
+            remedy=f"run `gddl adopt --table {run.spec.table}` on another machine that reaches the lake",
+        )
 
 
 def _impossible(spec: TableSpec) -> Iterator[tuple[str, str]]:
@@ -111,7 +115,8 @@ def require_columns(run: TableRun, log: ReplayedLog) -> None:
         ) from error
     if taken := [name for name in names if name.lower() in (GDDL, RESCUED.lower())]:
         what = f"{spec.table}: the table has a column {taken[0]}, a name that we use"
-        remedy = "where an earlier adoption has left it, `gddl adopt --release`; else give it another name"
+        release = f"`gddl adopt --release --table {spec.table}`"
+        remedy = f"where an earlier adoption has left it, {release}; else give it another name"
         raise FatalError(COLUMNS_CODE, what, where=where, remedy=remedy)
     there = set(lowered(names))
     if lacking := [key for key in spec.keys if key.lower() not in there]:
@@ -130,7 +135,8 @@ def require_new_tables(run: TableRun, context: TableContext) -> None:
         path = getattr(context.layout, name)
         if logs.exists(path):
             what = f"{run.spec.table}: there is a table of ours already, and no ledger of it"
-            remedy = "restore the ledger; or end with `gddl adopt --release` what removed it; or move that table away"
+            release = f"`gddl adopt --release --table {run.spec.table}`"
+            remedy = f"restore the ledger; or end with {release} what removed it; or move that table away"
             raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy)
 
 

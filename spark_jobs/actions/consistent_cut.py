@@ -25,7 +25,16 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import remove_table
 from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
-from spark_jobs.actions.consistent_cut_rows import CutRule, Included, as_of, columns_of, make, overtaken, scanned
+from spark_jobs.actions.consistent_cut_rows import (
+    CutRule,
+    Included,
+    as_of,
+    columns_of,
+    make,
+    overtaken,
+    scanned,
+    unplaced_truncates,
+)
 from spark_jobs.actions.consistent_cut_views import (
     compared,
     is_registered,
@@ -91,7 +100,9 @@ def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
         return _held(run, cut, entry)
     except FileNotFoundError as error:
         what = f"files of {run.spec.table} in the cut {cut.name} are missing: {error}"
-        raise FatalError("TABLES_MISSING", what, where=run.spec.table, remedy=f"gddl as-of drop {cut.name}") from error
+        raise FatalError(
+            "TABLES_MISSING", what, where=run.spec.table, remedy=f"`gddl as-of drop {cut.name}`"
+        ) from error
 
 
 def _held(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
@@ -165,7 +176,7 @@ def _runs(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, TableRun]:
     runs = {one.shard: one for one in (*run.shard_runs(), *run.former_shards)} if entry.shards else {"": run}
     if lost := sorted(entry.starts.keys() - runs.keys()):
         what = f"{run.spec.table}: nothing is known any more of {', '.join(lost)}, of which the cut has rows"
-        raise FatalError(CHANGES_CODE, what, where=run.spec.table, remedy=f"gddl as-of drop {cut.name}")
+        raise FatalError(CHANGES_CODE, what, where=run.spec.table, remedy=f"`gddl as-of drop {cut.name}`")
     return runs
 
 
@@ -253,10 +264,13 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
             `CUT_BEFORE_LOAD`.
     """
     reasons: Mapping[str, tuple[int, str]] = {
-        "have no place in the order of transactions": (included.unplaced, CHANGES_CODE),
+        "have no place in the order of transactions": (
+            included.unplaced + unplaced_truncates(state, included.rule),
+            CHANGES_CODE,
+        ),
         "from before the moment are archived: no file held them at a reload": (included.archived, CHANGES_CODE),
         "were committed before the moment, and came with a later full load": (included.later, LOAD_CODE),
-        "were read from the source again (gddl resync), later than their place says": (included.resynced, LOAD_CODE),
+        "were read from the source again by a resync, later than their place says": (included.resynced, LOAD_CODE),
     }
     for why, (count, code) in reasons.items():
         if count:

@@ -144,7 +144,7 @@ def _facts_of(run: TableRun, asked: AskedMoment) -> CutFacts:
 def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
     spec, state = run.spec, ledger.state
     if state.keys is None:
-        raise _refused(LOAD_CODE, run, "it is not loaded", f"gddl run --table {spec.table}")
+        raise _refused(LOAD_CODE, run, "it is not loaded", f"`gddl run --table {spec.table}`")
     notices.require_finished(run.title, ledger, run.layout.state, then="make the cut")
     require_same_identity(spec, state)
     if not state.keys:
@@ -158,7 +158,7 @@ def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
         what = (
             "another writer has changed its change table, so that changes may be missing or wrong, also after a rebuild"
         )
-        raise _refused(CHANGES_CODE, run, what, refreshed(spec, f"gddl reload --from-files --table {spec.table}"))
+        raise _refused(CHANGES_CODE, run, what, refreshed(spec, f"`gddl reload --from-files --table {spec.table}`"))
     if state.adopted or state.baseline is not None:
         raise _refused(LOAD_CODE, run, "it was adopted: no full load of it is known", "leave it out, by --table")
     require_replica(run.context(), state)
@@ -282,7 +282,7 @@ class _Known:
         beats, why = self._beats(connector) if self.kind == "log" and log is None else (None, _NO_NEWER)
         load = self._load(beats)
         listed_at = run.runtime.clock()
-        gaps = _Gaps(listed_at=listed_at, floors=tuple((self._before(path), why) for path, why in self._gaps()))
+        gaps = _Gaps(listed_at=listed_at, floors=tuple(self._gaps()))
         end = self._end(log, beats, why, gaps)
         earlier, unknown = self._earlier(gaps)
         version = self.context.engine.tables.version(run.layout.changes)
@@ -332,14 +332,14 @@ class _Known:
         run, state = self.run, self.state
         if state.swept < state.generation or run.is_loading:
             what = "its full load has not ended, or rows that it lacks were not removed yet"
-            raise _refused(LOAD_CODE, run, what, f"gddl run --table {run.spec.table}")
+            raise _refused(LOAD_CODE, run, what, f"`gddl run --table {run.spec.table}`")
         if self.kind == "time":
             return EarlierLoad(generation=state.generation, least=self._loaded_by_time(), complete=_NOTHING)
         load = run.source_load
         if load is not None and self._loads():
             if not load.place:
                 what = "its full load has not noted where the log was when it ended"
-                raise _refused(LOAD_CODE, run, what, f"load it again: gddl load --again --table {run.spec.table}")
+                raise _refused(LOAD_CODE, run, what, f"load it again: `gddl load --again --table {run.spec.table}`")
             return EarlierLoad(
                 generation=state.generation, least=load.place, complete=_NOTHING, number=number_of_log(load.log),
                 loaded_at=by_any_clock(load.ended),
@@ -419,7 +419,7 @@ class _Known:
             return _End(complete, place_in(log.number, log.until), whole=True, known_at=log.read_at or None)
         if reads_of(self.run.spec) == "log":
             raise _refused(
-                INCOMPLETE_CODE, self.run, "its log was not read yet", f"gddl run --table {self.run.spec.table}"
+                INCOMPLETE_CODE, self.run, "its log was not read yet", f"`gddl run --table {self.run.spec.table}`"
             )
         beat = _NOTHING
         if listed_at is None:
@@ -507,7 +507,7 @@ class _Known:
         return None
 
     def _gaps(self) -> Iterable[tuple[str, str]]:
-        """Files whose changes the tables lack, or lack in part, each with the reason."""
+        """Bounds before which nothing can be that the tables lack, each with the reason."""
         discovery = self.run.discover(self.ledger)
         if discovery.root_missing:
             raise _refused(INCOMPLETE_CODE, self.run, "its landing root is not there", "mount or correct it")
@@ -518,18 +518,26 @@ class _Known:
         for path, kind in waiting:
             if kind == "load":
                 raise _refused(LOAD_CODE, self.run, f"a file of a full load waits: {path}", "run the table")
-            yield path, f"a file waits to be loaded: {path}"
+            yield self._before(path), f"a file waits to be loaded: {path}"
         for name in discovery.unsettled:
-            yield name, f"a file may still be written: {name}"
+            yield self._before(name), f"a file may still be written: {name}"
+        yield from self._unapplied()
+
+    def _unapplied(self) -> Iterable[tuple[str, str]]:
+        """As `_gaps`, of what is in quarantine or was dismissed."""
         quarantine = self.context.engine.quarantine(self.context)
         count, _ = quarantine.counts()
         if count:
             rows = quarantine.unresolved(count).rows
-            files = dict.fromkeys(row["source_file"] for row in rows if self._is_own(row["batch_id"]))
-            for path in files:
-                yield path, f"rows of it, or files, are in quarantine: {path}"
+            for row in rows:
+                if self._is_own(row["batch_id"]):
+                    path = row["source_file"]
+                    yield self._before_row(path, row["record"]), f"rows of it, or files, are in quarantine: {path}"
         for path in self.ledger.given_up("change"):
-            yield path, f"a file that could not be read was dismissed: {path}"
+            yield self._before(path), f"a file that could not be read was dismissed: {path}"
+        for path in self.ledger.given_up("load"):
+            what = f"a file of its full load could not be read, and was dismissed: {path}"
+            raise _refused(LOAD_CODE, self.run, what, "deliver the file again, or have the table loaded again")
 
     def _is_own(self, batch_id: object) -> bool:
         """Whether a batch has files of this source; those of sources of a table are named by them."""
@@ -549,6 +557,20 @@ class _Known:
             return max((self._newest_place(text_of(one.max_sequence)) for one in before), default=_NOTHING)
         times = (one.max_commit_ts for one in before if one.max_commit_ts is not None)
         return max((time_place(moment_of(time)) for time in times), default=_NOTHING)
+
+    def _before_row(self, path: str, record: str | None) -> str:
+        """The bound before which a quarantined row can't be: by commit time, one may be late in its file."""
+        bound = self._before(path)
+        if record is None or self.kind == "log" or not bound:
+            return bound
+        values = {name.lower(): value for name, value in json.loads(record).items()}
+        named = getattr(self.run.dialect.options, "timestamp_column", None)
+        order = (named.lower(), *_COMMIT_TIMES) if named else _COMMIT_TIMES
+        time = next((values[name] for name in order if values.get(name)), None)
+        try:
+            return min(bound, time_place(moment_of(str(time))))
+        except ValueError:  # it has none
+            return _NOTHING
 
     def _is_of_load(self, path: str) -> bool:
         entry = self.ledger.entries().get(path)

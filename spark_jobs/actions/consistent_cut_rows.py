@@ -48,12 +48,23 @@ def as_of(schema: TableSchema, moment: Moment, generation: int) -> TableSchema:
     """The schema with the truncates of the source that the cut has."""
 
     def is_in(one: Truncate) -> bool:
-        place = (
-            text_of(one.sequence) if moment.kind == "log" else one.commit_ts and time_place(moment_of(one.commit_ts))
-        )
+        place = _place_of(one, moment.kind)
         return one.generation <= generation and place is not None and place < moment.bound
 
     return replace(schema, truncates=tuple(one for one in schema.truncates if is_in(one)))
+
+
+def _place_of(truncate: Truncate, kind: CutKind) -> str | None:
+    """None: it has none in the order of transactions."""
+    if kind == "log":
+        return text_of(truncate.sequence)
+    return None if truncate.commit_ts is None else time_place(moment_of(truncate.commit_ts))
+
+
+def unplaced_truncates(state: TableState, rule: CutRule) -> int:
+    """How many truncates of the cut's full loads have no place: nothing tells whether it has them."""
+    known = [one for one in state.truncates if one.generation <= rule.generation]
+    return sum(_place_of(one, rule.kind) is None for one in known)
 
 
 @dataclass(frozen=True, kw_only=True)

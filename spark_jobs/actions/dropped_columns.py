@@ -30,7 +30,7 @@ def require_droppable(run: TableRun, context: TableContext, ledger: Ledger, name
     if plan is not None and plan.mode == "refresh" and lowered(plan.drops) == lowered(names):
         return  # it has begun: the tables may lack the columns already
     if state.keys is None:
-        what, remedy = f"{run.spec.table} has no table yet", f"load it: gddl run --table {run.spec.table}"
+        what, remedy = f"{run.spec.table} has no table yet", f"load it: `gddl run --table {run.spec.table}`"
         raise FatalError("COLUMN_NOT_DROPPED", what, remedy=remedy)
     schema = context.stored_schema(state)
     reasons = [f"{name}: {why}" for name in names if (why := _why_it_stays(name, run.spec, schema, ledger))]

@@ -55,16 +55,20 @@ def _reasons_against(
     run: TableRun, ledger: Ledger, types: Mapping[str, str], erased: ErasedKeys
 ) -> Iterator[tuple[str, str]]:
     """What of the table's state a plain job can't go on with, and what to do about it."""
-    state, first = ledger.state, f"run gddl run --table {run.spec.table} first"
+    state, first = ledger.state, f"run `gddl run --table {run.spec.table}` first"
     if ledger.plan() is not None or run.is_loading:
         yield "a run or a load has not ended", first
     if state.held is not None or state.held_truncate is not None:
-        yield "a reload or a truncate waits for a decision", "release it: gddl sweep release, gddl truncate release"
+        table = run.spec.table
+        released = f"`gddl sweep release --table {table}`, `gddl truncate release --table {table}`"
+        yield "a reload or a truncate waits for a decision", f"release it: {released}"
     if again := sorted(_written_again(run, ledger)):
         yield f"files were written again, e.g. {again[0]}", first
     kinds = {name: types.get(name, "") for name in _spelled(state.sequence_by or (), types)}
     if not all(is_kept(name, run.spec) and mask_method(name, run.spec) is None for name in kinds):
-        remedy = "keep it: correct `columns`, `exclude_columns` or `mask`, then gddl rebuild"
+        remedy = (
+            f"keep it: correct `columns`, `exclude_columns` or `mask`, then `gddl rebuild --table {run.spec.table}`"
+        )
         yield "the replica lacks a column that orders changes", remedy
     service = lowered(run.dialect.total_order)
     if texts := [name for name, kind in kinds.items() if kind == "string" and name.lower() not in service]:

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from airflow_gddl.contract.actions import Erase
@@ -40,6 +41,8 @@ from spark_jobs.plan.planned_batch import PlannedFile, has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.file_rows import read_file
+from spark_jobs.rules.masks import masked_text
+from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
@@ -52,6 +55,7 @@ class Search:
     Attributes:
         key: key column to its text as the source has it, before any mask.
         kinds: their types.
+        hashed: those that are masked, named by the text that their mask hashes.
         exports: files of snapshots, which are searched in place of change files that are made of them; None: the table
             has none.
     """
@@ -59,6 +63,7 @@ class Search:
     context: TableContext
     key: Mapping[str, str]
     kinds: Mapping[str, SqlType]
+    hashed: frozenset[str]
     exports: tuple[PlannedFile, ...] | None = None
 
     def run(self) -> tuple[tuple[PlannedFile, ...], tuple[str, ...]]:
@@ -123,7 +128,12 @@ class Search:
 
     def _is_key(self, row: tuple[Any, ...]) -> bool:
         wanted = self.key.items()
-        return all(key_text(v, self.kinds[name]) == text for v, (name, text) in zip(row, wanted, strict=True))
+        return all(self._text(v, name) == text for v, (name, text) in zip(row, wanted, strict=True))
+
+    def _text(self, value: Any, name: str) -> str | None:
+        if name in self.hashed and value is not None and not isinstance(value, bytes):
+            return masked_text(value)
+        return key_text(value, self.kinds[name])
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -162,6 +172,8 @@ class _Erasing:
     totals: RunTotals
     others: list[tuple[str, ...]] = field(default_factory=list)
     """Keys from which rows were moved to this one, as text."""
+    noted: list[Erasure] = field(default_factory=list)
+    """The record as it was last written."""
 
     def carry_out(self) -> Erasure:
         """Search, record and remove the key, with warnings; return its record.
@@ -174,7 +186,11 @@ class _Erasing:
             name: text for name, text in self.wanted.source.items() if not (run.shard and name == SHARD_COLUMN)
         }
         files, unread = Search(
-            context=self.context, key=delivered, kinds=self.wanted.kinds, exports=reader_of(run.spec).exports(run)
+            context=self.context,
+            key=delivered,
+            kinds=self.wanted.kinds,
+            hashed=self.wanted.hashed,
+            exports=reader_of(run.spec).exports(run),
         ).run()
         key_hash = register.salted().hash_of(self.wanted.stored)
         first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,
@@ -186,20 +202,20 @@ class _Erasing:
         run.report("remembered")
         for feature in installed_features():
             feature.expect_erasure(run)
-        removed = dict(known.removed)
+        before, self.noted[:] = known, [known]
         for name, count in self._tables():
-            removed[name] = removed.get(name, 0) + count
             if name == "replica":
                 self._count(count)
-            register.write(replace(known, removed=removed))
             run.report(name, rows=count)
             self.claim.check()
+        known = self.noted[0]
         self._records()
         self._leftovers()
         run.report("leftovers")
         now = run.runtime.clock()
-        until = known.stored_until if removed == dict(known.removed) else None
-        done = replace(known, removed=removed, done_at=known.done_at or iso(now),
+        is_unchanged = known.removed == before.removed and not before.counted
+        until = known.stored_until if is_unchanged else None
+        done = replace(known, done_at=known.done_at or iso(now), counted=(), rows=None, batch=None,
                        stored_until=until or iso(now + timedelta(hours=hours)))  # fmt: skip
         register.write(done)
         self.totals.warn(_warnings(run.spec, done, unread, self.others))
@@ -207,8 +223,11 @@ class _Erasing:
 
     def _bounded(self, known: Erasure, files: Sequence[PlannedFile], asked_at: str) -> Erasure:
         """The record with bounds that distinguish erased rows from later rows with a reused key."""
-        prints = set(known.fingerprints)
+        prints, rows = set(known.fingerprints), self.ledger.all_entries()
         for file in files:
+            row = rows.get(file.path)
+            if row is not None and row.etag == file.etag and row.fingerprint:  # which a copy of the file keeps
+                prints.add(row.fingerprint)
             with suppress(FileNotFoundError):  # removed since it was listed, or written again: its rows may be later
                 prints.add(self.context.storage.fingerprint_as_listed(file))
         return replace(
@@ -216,10 +235,23 @@ class _Erasing:
             sequence=self.ledger.state.max_sequence,
         )  # fmt: skip
 
+    def _note(self, name: str, count: int) -> None:
+        """Write to the record how many rows of a table are about to go, unless a killed attempt has."""
+        known = self.noted[0]
+        if name in known.counted:
+            return
+        rows, batch = known.rows, known.batch
+        if name == "replica" and count:
+            rows, batch = max(0, self.ledger.state.rows - count), self.ledger.state.batch
+        removed = {**known.removed, name: known.removed.get(name, 0) + count}
+        self.noted[0] = replace(known, removed=removed, counted=(*known.counted, name), rows=rows, batch=batch)
+        self.context.erasures.write(self.noted[0])
+
     def _count(self, removed: int) -> None:
         """Store the replica's row count in the ledger."""
-        rows = max(0, self.ledger.state.rows - removed)
-        if removed:
+        known, rows = self.noted[0], self.ledger.state.rows
+        if known.rows is not None and known.batch == self.ledger.state.batch:
+            rows = known.rows
             self.ledger.note_rows(rows)
         self.totals.main = MainCounts(deleted=removed, rows=rows + sum(other.rows for other in self.run.others))
 
@@ -228,16 +260,21 @@ class _Erasing:
         engine, layout = self.context.engine, self.context.layout
         eraser, exists = engine.eraser(self.context), engine.tables.exists
         key = self.wanted.stored
-        changes = eraser.remove_changes(layout.changes, self.table_schema, key)
+
+        def note(found: ChangesErased) -> None:
+            self._note("changes", found.removed)
+            self._note("before_images", found.images)
+
+        changes = eraser.remove_changes(layout.changes, self.table_schema, key, note)
         self.others.extend(changes.others)
         yield "changes", changes.removed
         yield "before_images", changes.images
         for name in ("replica", "history", "tombstones"):
             path = getattr(layout, name)
             if exists(path):
-                yield name, eraser.remove_key(path, self.table_schema, key)
+                yield name, eraser.remove_key(path, self.table_schema, key, partial(self._note, name))
         if exists(layout.errors):
-            yield "errors", eraser.remove_records(layout.errors, self.wanted.is_in)
+            yield "errors", eraser.remove_records(layout.errors, self.wanted.is_in, partial(self._note, "errors"))
 
     def _records(self) -> None:
         """Remove samples with this key from run records and results.

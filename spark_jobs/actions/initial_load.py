@@ -35,6 +35,7 @@ from spark_jobs.ledger.load_progress import (
     FOLDER,
     LoadedRange,
     LoadProgress,
+    load_file,
     number_of_log,
     read_progress,
     write_progress,
@@ -97,7 +98,7 @@ def _require_possible(run: TableRun) -> None:
 def _require_wanted(run: TableRun, former: LoadProgress | None) -> None:
     """Refuse a second load that was not confirmed, and one beside load files of another writer."""
     spec, storage = run.spec, run.runtime.storage
-    mine = {_file_name(number) for number in range(len(former.ranges) + 1)} if former else set()
+    mine = {load_file(number) for number in range(len(former.ranges) + 1)} if former else set()
     names = (item.path.rpartition("/")[2] for item in storage.list(run.layout.landing, _AFTER_DIGITS))
     foreign = sorted(n for n in names if n not in mine and (known := run.dialect.classify(n)) and known[0] == "load")
     if foreign:
@@ -241,7 +242,7 @@ class _Load:
 
         A file that is there is not written again: with other content it would open a generation.
         """
-        path = join(self.run.layout.landing, _file_name(number))
+        path = join(self.run.layout.landing, load_file(number))
         mark = f"{self._progress.began} {number}".encode()
         storage = self.run.runtime.storage
         if (there := _rows_of(storage, path, mark)) is not None:
@@ -259,7 +260,7 @@ class _Load:
 
     def _remove_older(self) -> None:
         """Remove files of the load before, which was divided into more ranges."""
-        names = [_file_name(n) for n in range(len(self._progress.ranges) + 1, self._progress.before + 1)]
+        names = [load_file(n) for n in range(len(self._progress.ranges) + 1, self._progress.before + 1)]
         if names:
             self.run.runtime.storage.delete(*(join(self.run.layout.landing, name) for name in names))
 
@@ -267,10 +268,6 @@ class _Load:
         self.claim.check()
         self._progress = replace(self._progress, **changes)
         write_progress(self.run.runtime.storage, self.run.layout.state, self._progress)
-
-
-def _file_name(number: int) -> str:
-    return f"LOAD{number:08X}.parquet"
 
 
 def _rows_of(storage: Storage, path: str, mark: bytes) -> int | None:

@@ -25,6 +25,7 @@ from airflow_gddl.contract.row_checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.tidying import TABLES
 from spark_jobs.batch.totals import RunTotals
@@ -145,8 +146,16 @@ def _moved(run: TableRun, retention: LandingRetention, files: list[tuple[StoredO
                 storage.delete(target)  # it may be a part of what is being written
                 yield file.path
             run.report("copied")
-        elif there.size != file.size or storage.fingerprint(there) != storage.fingerprint(file):
+        elif not _is_copy(storage, there, file):
             yield file.path
+
+
+def _is_copy(storage: Storage, there: StoredObject, file: StoredObject) -> bool:
+    """Whether two files have the same bytes; a copy may have another tag."""
+    if there.size != file.size:
+        return False
+    of_bytes = storage.fingerprints_of_bytes
+    return storage.fingerprint(there) == storage.fingerprint(file) or of_bytes(there.path) == of_bytes(file.path)
 
 
 def target_of(run: TableRun, retention: LandingRetention, path: str, generation: int) -> str:
@@ -288,7 +297,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Maintain one table; `details` is a `MaintenanceResult`.
 
     Raises:
-        FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`.
+        FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`; as `require_undamaged`.
         RetriableError: `TABLE_BUSY`.
     """
     if seconds(run.spec.vacuum_retention) < LEAST_VACUUM_SECONDS:
@@ -299,6 +308,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
             remedy="write 1d or more",
         )
     with nullcontext() if run.job.options.dry_run else run.claim() as claim:
+        require_undamaged(run)
         kept = _Maintenance(run, claim).run_steps(run.runtime.clock())
     run.report("done")
     totals.warn(_warnings(kept))

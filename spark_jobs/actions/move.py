@@ -112,7 +112,7 @@ class _Move:
             raise _impossible(self.old.table, self.new.table, "a rebuild is not finished", remedy)
         unfinished = read_note(storage, new.state)
         if unfinished is not None and unfinished.old not in (self.old.table, self.new.table):
-            remedy = f"finish that one first: gddl move --table {unfinished.old} --to {unfinished.new}"
+            remedy = f"finish that one first: `gddl move --table {unfinished.old} --to {unfinished.new}`"
             raise FatalError("TARGET_TAKEN", f"{unfinished.old} is being moved to {unfinished.new}", remedy=remedy)
         if TargetRecords(storage, self.run.job.roots, self.new).is_of_others(self.old.table):
             where = f"it was not loaded from {old.landing}"
@@ -152,7 +152,7 @@ class _Move:
                 return
             data = storage.read(source)
         except FileNotFoundError as error:  # records of runs are archived meanwhile
-            raise _incomplete(f"{source} was removed meanwhile") from error
+            raise _incomplete(self.old.table, self.new.table, f"{source} was removed meanwhile") from error
         try:  # these documents name their table
             document = json.loads(data)
         except ValueError:
@@ -166,7 +166,8 @@ class _Move:
         is_document = name in ("runs", "erased")
         lost = [file for file, size in wanted.items() if file not in there or (not is_document and there[file] != size)]
         if lost:
-            raise _incomplete(f"{len(lost)} files of {name} are not as in {self.old.table}, e.g. {lost[0]}")
+            what = f"{len(lost)} files of {name} are not as in {self.old.table}, e.g. {lost[0]}"
+            raise _incomplete(self.old.table, self.new.table, what)
 
     def _record(self) -> None:
         records = TargetRecords(self.run.runtime.storage, self.run.job.roots, self.new)
@@ -201,8 +202,10 @@ class _Move:
             storage.prune(folder, self.run.job.roots.lake)
 
 
-def _incomplete(what: str) -> RetriableError:
-    return RetriableError("MOVE_INCOMPLETE", what, remedy="run gddl move again; the old table is as it was")
+def _incomplete(old: str, new: str, what: str) -> RetriableError:
+    return RetriableError(
+        "MOVE_INCOMPLETE", what, remedy=f"run `gddl move --table {old} --to {new}` again; the old table is as it was"
+    )
 
 
 def _folders(layout: Layout) -> Iterator[tuple[str, str]]:

@@ -7,22 +7,24 @@ one Delta commit; the ledger commits last.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.actions.dropped_columns import require_droppable
-from spark_jobs.actions.reload_run import new_plan, reload_table
+from spark_jobs.actions.reload_run import kept_values, new_plan, reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.commit import has_unresolved
+from spark_jobs.batch.damaged_tables import damaged, damages, mend_files, mend_logs, of_files, require_undamaged
 from spark_jobs.batch.own_tables import has_all_changes, has_foreign_changes, versions_of
 from spark_jobs.batch.pending import PendingWork, drop
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import Turns
-from spark_jobs.dialects.protocol import declared_texts
+from spark_jobs.dialects.protocol import texts_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import process_pending
@@ -36,6 +38,7 @@ from spark_jobs.plan.source_snapshots import floors_of
 from spark_jobs.plan.table_schema import protected_missing
 from spark_jobs.rules.batch_schema import missing_of
 from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
+from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import REWRITE, version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
 
@@ -47,19 +50,25 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
     again, and what the change table still has is kept.
 
     Raises:
-        GddlError: the cause of the failure; readers see the old table until each is replaced.
+        GddlError: the cause of the failure; readers see the old table until each is replaced. `TABLE_DAMAGED`: the
+            change table or the quarantine is damaged, which no other table of the lake makes again.
     """
     outcome.mode = "refresh"
     if run.spec.shards:
+        require_undamaged(run)
         return _rebuild_shards(run, outcome)
     with run.claim() as claim:
+        found = damages(run.runtime.storage, run.layout)
+        if of_files(found) and (fault := damaged(run.spec, found)):
+            raise fault
+        found = mend_logs(run, found)
         ledger, context = run.ledger(), run.context()
         drops = _drops(run)
         if drops:
             require_droppable(run, context, ledger, drops)
         if reads_changes(run, ledger):
             context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
-            rebuild = _Rebuild(run=run, context=context, ledger=ledger, claim=claim)
+            rebuild = _Rebuild(run=run, context=context, ledger=ledger, claim=claim, found=found)
             details = rebuild.carry_out(ledger.plan(), outcome)
             if drops and details["dropped"] != drops:  # an unfinished rebuild that was asked for without
                 ledger.look_again()
@@ -225,10 +234,17 @@ def _waiting(run: TableRun) -> PendingWork:
 
 @dataclass(frozen=True, kw_only=True)
 class _Rebuild:
+    """A rebuild under way.
+
+    Attributes:
+        found: damage of tables that it replaces, by their names.
+    """
+
     run: TableRun
     context: TableContext
     ledger: Ledger
     claim: Claim
+    found: Mapping[str, Damage] = field(default_factory=dict)
 
     def carry_out(self, pending: BatchPlan | None, outcome: RunTotals) -> dict[str, object]:
         """Rebuild replica and history, and commit the result to the ledger.
@@ -250,12 +266,14 @@ class _Rebuild:
                 drop(self.context, pending, ledger)
             plan = replace(plan, dropped=dropped)
             ledger.write_plan(plan)
+        mend_files(self.context, self.found, run.runtime.clock())
         run.report("plan", plan.number)
         state = self._rewritten(plan, how)
+        reselected = reselected_columns(run.spec, ledger.state)
+        outcome.warn(kept_values(run, reselected))
         request = RebuildRequest(
             live=self.context, shadow=None, plan=plan, table_schema=how.schema,
-            floors=state.floors, swept=state.swept,
-            reselected=bool(reselected_columns(run.spec, ledger.state)),
+            floors=state.floors, swept=state.swept, reselected=bool(reselected),
         )  # fmt: skip
         done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))
         outcome.warn(notices.of_new_keys(run.spec, ledger.state, done.rows))
@@ -298,11 +316,13 @@ class _Rebuild:
         run, context = self.run, self.context
         run.report("commit", plan.number)
         self.claim.check()
+        texts = texts_of(run.dialect, state.typed)
         altered = has_foreign_changes(run.spec, run.runtime.storage, context.layout, self.ledger)
         state = replace(
             state, batch=plan.number, delta_versions=versions_of(context.engine, context.layout), foreign=(),
             foreign_changes=altered, baseline=None,
-            applied=settings_of(run.spec), unlocked=int(bool(declared_texts(run.dialect)) and has_unresolved(context)),
+            applied=settings_of(run.spec), unlocked=int(bool(texts) and has_unresolved(context)),
+            typed=tuple(name for name in state.typed if name not in texts),
         )  # fmt: skip
         self.ledger.commit(BatchCommit(number=plan.number, plan=plan, files=(), state=state))
         run.report("committed", plan.number)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
+from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.batch.table_run import TableRun
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.step_results import Archived, Replaced
 from spark_jobs.source_tables import opened, url_of
+from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.engine import RebuildRequest
 from spark_jobs.verification import distance
 
@@ -55,7 +58,8 @@ def require_connection(run: TableRun) -> str:
     """
     connection = run.source_connection
     if not connection:
-        remedy = "name it by --source-connection, or use `gddl reload --from-files`, which needs none"
+        reload = f"`gddl reload --from-files --table {run.spec.table}`"
+        remedy = f"name it by --source-connection, or use {reload}, which needs none"
         raise FatalError(
             "RESYNC_REFUSED", f"{run.spec.table}: a resync needs a connection to the source", remedy=remedy
         )
@@ -64,12 +68,14 @@ def require_connection(run: TableRun) -> str:
 
 
 def check(
-    run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry], archived: Archived
-) -> Replacement:
+    run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry], archived: Archived, *,
+    compares: bool = True,
+) -> Replacement:  # fmt: skip
     """Compare the new table with the live one before it replaces it.
 
     Args:
         files: files as read for the new table.
+        compares: the live replica's rows can be read.
 
     Raises:
         FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table differs from the source in more keys.
@@ -79,7 +85,7 @@ def check(
     if unread and plan.resync:
         raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
     engine, layout = request.live.engine, request.live.layout
-    table_schema = _common(request) if engine.tables.exists(layout.replica) else None
+    table_schema = _common(request) if compares and engine.tables.exists(layout.replica) else None
     replacement = _compared(request, table_schema, len(files) - len(unread), archived)
     if plan.resync:
         return (
@@ -98,6 +104,27 @@ def check(
             "change table keeps the changes as archived ones; the tables are unchanged",
         )
     return replacement
+
+
+def require_landed(run: TableRun, ledger: Ledger, found: Mapping[str, Damage]) -> None:
+    """Of damaged tables that only landed files make again: require that all of these are there, or a user's word.
+
+    Raises:
+        FatalError: `RELOAD_UNCONFIRMED`.
+    """
+    load, known = run.job.options.load, ledger.all_entries()
+    if isinstance(load, Reload) and load.confirmed:
+        return
+    there = {file.path for file in run.runtime.storage.list(run.place.root, "", run.place.bounds)}
+    gone = sorted(path for path, row in known.items() if row.state == "committed" and path not in there)
+    if known and not gone:
+        return
+    files = f"{len(gone)} of its landed files are gone, e.g. {gone[0]}" if gone else "no ledger knows its landed files"
+    damage = "; ".join(map(str, found.values()))
+    what = f"{run.spec.table}: {files}; what these held and only damaged files of the lake have would go: {damage}"
+    remedy = "restore one or the other; or, if that is right, `gddl reload --from-files --yes "
+    remedy += f"--table {run.spec.table}`; the tables are unchanged"
+    raise FatalError("RELOAD_UNCONFIRMED", what, where=run.layout.landing, remedy=remedy)
 
 
 def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: int, archived: Archived) -> Replacement:

@@ -8,19 +8,20 @@ ledger commits. What only the change table knew is archived by a reload or resyn
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from airflow_gddl.contract.actions import Reload, Resync
+from airflow_gddl.contract.actions import Rebuild, Reload, Resync, Run
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
-from spark_jobs.actions.reload_check import Replacement, check, require_connection, still_different
+from spark_jobs.actions.reload_check import Replacement, check, require_connection, require_landed, still_different
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
+from spark_jobs.batch.damaged_tables import damaged, damages, mend_files, mend_logs, of_files
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
 from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment
@@ -30,17 +31,19 @@ from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.features import installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import next_batch
-from spark_jobs.plan.generations import Recorded, reconstruct
+from spark_jobs.plan.generations import Recorded, of_times, reconstruct
 from spark_jobs.plan.identity import reselected_columns
 from spark_jobs.plan.planned_batch import (
     BatchCommit,
     BatchPlan,
     FileEntry,
     GenerationFloor,
+    PlannedFile,
     TableState,
     floors_with_times,
     is_small,
@@ -53,7 +56,8 @@ from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
-from spark_jobs.rules.step_results import Rebuilt
+from spark_jobs.rules.step_results import Archived, Rebuilt
+from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
 from spark_jobs.tables.places import DeclinedError, LargeBatchError
@@ -107,7 +111,9 @@ def by_ledger(
     """The files with the generations that the live ledger gave them, or would give them now.
 
     Where places in the source's log say the generations of changes, a reload gives all files the current one: their
-    snapshots open later ones. Changes that were ingested before a load that is older than they are belong to that load.
+    snapshots open later ones. Under `generations: by_time` the times of the files decide in a reload, whatever the
+    ledger took them for: a user says so where a load was taken for a part of the one before. Changes that were
+    ingested before a load that is older than they are belong to that load.
 
     Raises:
         FatalError: as `notices.require_known_generations`.
@@ -119,12 +125,26 @@ def by_ledger(
         return _with_generations(
             discovery, dict.fromkeys((f.path for f in discovery.waiting), max(live.state.generation, 1))
         )
-    known = {path: entry.generation for path, entry in live.all_entries().items()}
+    if archives and run.spec.generations == "by_time":
+        return _with_generations(discovery, of_times(discovery.waiting, live.state.generation))
+    rows = live.all_entries()
+    known = {path: entry.generation for path, entry in rows.items()}
     known |= {file.path: file.generation for file in waiting.waiting}
     if waiting.overtaken is not None:
         later = (file for file in discovery.waiting if file.kind == "change" and file.modified > waiting.reloaded_at)
         known |= dict.fromkeys((file.path for file in later), live.state.generation + 1)
-    return _with_generations(discovery, known)
+    return _with_generations(_with_fingerprints(discovery, rows), known)
+
+
+def _with_fingerprints(discovery: Discovery, rows: Mapping[str, FileEntry]) -> Discovery:
+    """The files with the fingerprints that the live ledger has of their content, by which erased keys are known."""
+
+    def known(file: PlannedFile) -> PlannedFile:
+        row = rows.get(file.path)
+        is_same = row is not None and row.etag == file.etag and row.fingerprint
+        return replace(file, fingerprint=row.fingerprint) if row is not None and is_same else file
+
+    return replace(discovery, waiting=tuple(map(known, discovery.waiting)))
 
 
 def by_change_table(discovery: Discovery, recorded: Recorded, totals: RunTotals) -> Discovery:
@@ -198,13 +218,19 @@ def _unknown_batches(context: TableContext, ledger: Ledger) -> int:
     return max((file.batch for file in context.engine.contents(context).recorded_files()), default=0)
 
 
+def kept_values(run: TableRun, reselected: Collection[str]) -> list[RunWarning]:
+    """What features keep of columns that a repair is about to mask or to leave out."""
+    features = installed_features() if reselected else ()
+    return [warning for feature in features for warning in feature.shows_withheld(run, reselected)]
+
+
 def shadow_of(run: TableRun, plan: BatchPlan) -> TableRun:
     """The run of the shadow table: its tables and its ledger lie below the state folder of the live table."""
     live = run.layout
     root = join(live.state, "refresh", f"{plan.batch_id}-{version_of(plan)}")
     layout = replace(
         live, changes=join(root, "changes"), errors=join(root, "errors"), state=join(root, "ledger"),
-        replica=join(root, "replica"), history=join(root, "history"),
+        replica=join(root, "replica"), history=join(root, "history"), tombstones=join(root, "tombstones"),
     )  # fmt: skip
     # A partition column may come with a later file; the new tables are checked once all files are read.
     return replace(run, layout_override=layout, spec=replace(run.spec, partition_by=()))
@@ -259,13 +285,18 @@ def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPl
 
 @dataclass(frozen=True, kw_only=True)
 class _Reload:
-    """A reload in progress: the live table and the shadow table that is built beside it."""
+    """A reload in progress: the live table and the shadow table that is built beside it.
+
+    Attributes:
+        found: damage of the live tables, by their names.
+    """
 
     run: TableRun
     live: TableContext
     ledger: Ledger
     plan: BatchPlan
     claim: Claim
+    found: dict[str, Damage] = field(default_factory=dict)
 
     @cached_property
     def recorded(self) -> Recorded | None:
@@ -298,12 +329,15 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
     """
     outcome.mode = "refresh"
     with run.claim() as claim:
-        ledger, context = run.ledger(), run.context()
+        ledger = run.ledger()
+        found = _repairable(run, ledger)
+        context = run.context()
         require_no_other_table(context, ledger)
         context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
         plan = _planned(run, context, ledger, claim)
         run.report("plan", plan.number)
-        checked = _carry_out(_Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim), outcome)
+        work = _Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim, found=found)
+        checked = _carry_out(work, outcome)
     run.report("done", outcome.batches, outcome.rows_read)
     if checked is None:
         return run.result(outcome)
@@ -313,6 +347,26 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
         if checked.far_after
         else result
     )
+
+
+def _repairable(run: TableRun, ledger: Ledger) -> dict[str, Damage]:
+    """Damage of the tables that the reload replaces; a log that can't be read is gone now.
+
+    Raises:
+        FatalError: `TABLE_DAMAGED`: a resync, which compares with what is there. As
+            `require_landed`.
+    """
+    found = damages(run.runtime.storage, run.layout)
+    if not found:
+        return {}
+    pending = ledger.plan()
+    is_whole = isinstance(run.job.options.load, Reload | Rebuild | Run) and not (pending is not None and pending.resync)
+    if not is_whole and (fault := damaged(run.spec, found)):
+        raise fault
+    confirmed = pending is not None and pending.confirmed
+    if of_files(found) and not confirmed:
+        require_landed(run, ledger, found)
+    return mend_logs(run, found)
 
 
 def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim) -> BatchPlan:
@@ -361,13 +415,14 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
     if not work.plan.swapping:
         work.claim.check()
         work.ledger.write_plan(replace(work.plan, swapping=True))
+    mend_files(work.live, work.found, work.run.runtime.clock())
     work.run.report("swapping", work.plan.number)
     done = work.live.engine.rebuild(request).swap(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, discovery = _swept(work, fresh)
     if state.swept < state.generation:
         outcome.revisit = True
-        outcome.warn(notices.of_sweep("pending", state, discovery))
+        outcome.warn(notices.of_sweep(work.run.spec.table, "pending", state, discovery))
     _commit(work, fresh, request, done.rows)
     _settle(work, outcome, fresh.state, done)
     _clean_up(work)
@@ -381,6 +436,8 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
         raise nothing_to_reload(work.run.spec.table, work.live.layout.landing)
     work.run.report("staged", work.plan.number, outcome.rows_read)
     files, before = fresh.all_entries(), work.ledger.state
+    reselected = reselected_columns(work.run.spec, before)
+    outcome.warn(kept_values(work.run, reselected))
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
     request = RebuildRequest(
         live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
@@ -388,7 +445,7 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
         floors=_floors(work, fresh.state),
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
-        resequenced=resequenced, reselected=bool(reselected_columns(work.run.spec, before)),
+        resequenced=resequenced, reselected=bool(reselected),
     )  # fmt: skip
     if work.plan.swapping:
         return request, fresh, None
@@ -418,8 +475,10 @@ def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replaceme
     A check that can't run drops the reload too: the table's next loads must not wait for its source.
     """
     try:
-        archived = work.live.engine.rebuild(request).archived()
-        checked = check(work.run, work.plan, request, fresh.all_entries(), archived)
+        damaged_changes = "changes" in work.found
+        archived = Archived() if damaged_changes else work.live.engine.rebuild(request).archived()
+        files = fresh.all_entries()
+        checked = check(work.run, work.plan, request, files, archived, compares="replica" not in work.found)
     except (DeclinedError, FatalError):
         raise
     except Exception:

@@ -74,7 +74,7 @@ def _require_possible(run: TableRun) -> None:
     if not DIALECTS.get(spec.dialect).takes_source_rows:
         what, remedy = f"its dialect {spec.dialect} takes no rows from the source", "let its service read them again"
     elif not spec.keys:
-        what, remedy = "its metadata row has no keys", f"gddl load --again --table {spec.table}"
+        what, remedy = "its metadata row has no keys", f"`gddl load --again --table {spec.table}`"
     elif spec.mode != "changes":
         what, remedy = "it is made of snapshots, each of which is whole", "let the next snapshot come"
     elif spec.shards and not run.job.options.source_connection:
@@ -140,7 +140,7 @@ class SequencePlace:
         """
         if state.max_sequence is None:
             what = "no change was ingested yet, so that nothing tells where its rows come in the order of changes"
-            raise _refused(run, what, f"gddl load --again --table {run.spec.table}")
+            raise _refused(run, what, f"`gddl load --again --table {run.spec.table}`")
         here = lowered(renamed(column.name, run.spec) for column in source.columns)
         own_columns = tuple(name for name in schema.sequence if name.lower() in here)
         times = lowered(run.dialect.commit_times)
@@ -149,7 +149,7 @@ class SequencePlace:
         by_time = type(run.dialect).times is Dialect.times
         if not (is_placed if not own_columns else by_time and len(own_columns) == len(schema.sequence)):
             what = f"its changes are ordered by {', '.join(schema.sequence)}, which gives rows of the source no place"
-            raise _refused(run, what, "gddl resync without --key compares and replaces the whole table")
+            raise _refused(run, what, f"`gddl resync --table {run.spec.table}` compares and replaces the whole table")
         kind = parse_type(schema.sequence_type)
         value = read_json(json.loads(state.max_sequence, parse_float=Decimal), kind)
         parts = [f.type for f in kind.fields] if isinstance(kind, StructType) else [kind]
@@ -197,7 +197,7 @@ class _Resync:
         ledger = run.ledger()
         notices.require_first_load(run.spec.table, ledger)
         if ledger.state.keys is None:
-            raise _refused(run, "it is not loaded yet", f"gddl run --table {run.spec.table}")
+            raise _refused(run, "it is not loaded yet", f"`gddl run --table {run.spec.table}`")
         notices.require_finished(run.title, ledger, run.layout.state, then="resync")
         require_same_identity(run.spec, ledger.state)
         context = run.context()
@@ -276,7 +276,7 @@ class _Resync:
                 raise self._misnamed({given or "a value alone": text}, "name its columns: ", self.schema.keys, "--key")
             fitted = key_text(text, kind)
             if fitted is None:
-                what = f"the value for {name} is none of its type, {kind}, that can be named"
+                what = f"the value for {name} is not one of its type, {kind}"
                 raise FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=how_written(name, kind))
             values[name] = _value(fitted, kind)
         return values

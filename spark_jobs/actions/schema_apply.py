@@ -29,14 +29,14 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         with run.claim() as claim:
             ledger, context = run.ledger(), run.context()
             found, before = _asked(run, context, ledger)
-            if found.added or found.widened:
-                claim.check()
-                plan = BatchPlan(
-                    number=ledger.state.batch, mode="incremental", planned_at=iso(run.runtime.clock()),
-                    generation=ledger.state.generation, files=(),
-                )  # fmt: skip
-                context.engine.table_work(context, plan, found.schema).ensure_tables()
-                run.report("replica", plan.number)
+            claim.check()
+            plan = BatchPlan(
+                number=ledger.state.batch, mode="incremental", planned_at=iso(run.runtime.clock()),
+                generation=ledger.state.generation, files=(),
+            )  # fmt: skip
+            # Also where the change table has the columns: a killed attempt may have left the others as they were.
+            context.engine.table_work(context, plan, found.schema).ensure_tables()
+            run.report("replica", plan.number)
     details = {
         "before": before,
         "after": types_of(found.schema.data),
@@ -53,11 +53,11 @@ def _asked(run: TableRun, context: TableContext, ledger: Ledger) -> tuple[Applie
     """What the table becomes, and its columns now."""
     spec, state, columns = run.spec, ledger.state, dict(run.job.options.asked(SchemaApply).columns)
     if state.keys is None:
-        what, remedy = f"{spec.table} has no table yet", f"load it: gddl run --table {spec.table}"
+        what, remedy = f"{spec.table} has no table yet", f"load it: `gddl run --table {spec.table}`"
         raise FatalError("SCHEMA_NOT_APPLIED", what, remedy=remedy)
     if ledger.plan() is not None:
         what = f"{spec.table}: a run has left an unfinished batch; nothing was written"
-        raise RetriableError("TABLE_BUSY", what, remedy=f"finish it with gddl run --table {spec.table}")
+        raise RetriableError("TABLE_BUSY", what, remedy=f"finish it with `gddl run --table {spec.table}`")
     require_same_identity(spec, state)
     require_sound_tables(run, context, ledger)
     schema = context.stored_schema(state)

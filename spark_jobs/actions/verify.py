@@ -14,7 +14,9 @@ from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.actions.verify_against import verify_against
 from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
 from spark_jobs.batch import notices
+from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.own_tables import foreign_commits, require_replica, warnings_of
+from spark_jobs.batch.pending import has_tables
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -25,6 +27,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.verify import BUCKETS, Verdict, together
 from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.source_tables import opened, url_of
+from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import ABSENT, SourceVerdict, WindowVerdict, grid_of, verify_source, verify_windows
 
@@ -34,12 +37,15 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     check the row's constraints.
 
     The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `VERIFY_VIOLATED` or
-    `CONSTRAINT_NOT_CHECKED`, or with `BATCH_UNFINISHED` when some sources of a table could not be compared.
+    `CONSTRAINT_NOT_CHECKED`, with `SWEEP_HELD` while rows that the newest full load lacks wait for a user, or with
+    `BATCH_UNFINISHED` when some sources of a table could not be compared.
 
     Raises:
-        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`; as `verify_against`.
+        FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`; as `require_undamaged`
+            and `verify_against`.
     """
     run.ledger()  # which refuses a table that was loaded otherwise
+    require_undamaged(run)
     if _asked(run).against:
         return verify_against(run, totals)
     if not run.spec.shards and (connection := run.source_connection):
@@ -59,17 +65,28 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     findings = check_constraints(run)
     totals.warn(unsettled(findings))
     totals.expectations = summed(totals.expectations, [one.count for one in findings])
-    kept = not any(one.failed for one in findings)
-    details = {"verdict": "different" if not equal else "equal" if kept else "violated", **asdict(verdict)}
+    kept, held = not any(one.failed for one in findings), _held(run)
+    kind = "different" if not equal else "held" if held else "equal" if kept else "violated"
+    details = {"verdict": kind, **asdict(verdict)}
     details["compared"] = ["its changes", *([] if source is None else ["its source"])]
     details |= {"constraints": [asdict(one) for one in findings]} if findings else {}
     details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
     details["source"] = None if source is None else asdict(source)
-    if source is not None and equal and not source.unsettled:
+    if source is not None and equal and not held and not source.unsettled:
         totals.complete_until = source.looked_at
     result = run.result(totals, status="succeeded", details=details)
-    error = (broken(findings) or unfinished) if equal else _difference(run.spec, verdict, source)
+    error = (held or broken(findings) or unfinished) if equal else _difference(run.spec, verdict, source)
     return result if error is None else replace(result, status="failed", error=error_info(error))
+
+
+def _held(run: TableRun) -> FatalError | None:
+    """Why a table is not equal to anything though it is what its changes give; None: nothing is held."""
+    states = [ledger.state for ledger in run.shard_ledgers() or (run.ledger(),)]
+    held = next((state.held for state in states if state.held is not None), None)
+    if held is None:
+        return None
+    what = f"{run.spec.table} has rows that its newest full load lacks: {notices.lacking(held)}"
+    return FatalError("SWEEP_HELD", what, where=run.spec.table, remedy=notices.release(run.spec.table))
 
 
 def _judged_by_shard(
@@ -97,7 +114,12 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     """The verdicts on a table, or on the rows of one of its sources; None: nothing of it was loaded."""
     ledger = run.ledger()
     if ledger.state.keys is None:
+        context = run.context()
+        notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), run.layout.state)
         notices.require_first_load(run.spec.table, ledger)
+        if ledger.plan() is None and not run.shard:
+            there = DeltaCommits(run.runtime.storage).exists(run.layout.changes)
+            notices.require_tables(run.spec, ledger.state, there, run.layout.state)
         return None
     notices.require_finished(run.title, ledger, run.layout.state, then="verify")
     require_same_identity(run.spec, ledger.state)
@@ -156,11 +178,12 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     grid = grid_of(_asked(run), datetime.fromisoformat(window_verdict.looked_at))
     window_verdict = replace(window_verdict, windows=tuple(with_files(window_verdict.windows, grid, spans)))
     totals.warn(_columns_left_out(window_verdict))
-    wrong = [window for window in window_verdict.windows if window.is_wrong]
-    totals.complete_until = window_verdict.proven_until
-    verdict = "different" if wrong else "equal" if window_verdict.column else "not compared"
+    wrong, held = [window for window in window_verdict.windows if window.is_wrong], _held(run)
+    totals.complete_until = None if held else window_verdict.proven_until
+    verdict = "different" if wrong else "held" if held else "equal" if window_verdict.column else "not compared"
     result = run.result(totals, status="succeeded", details={"verdict": verdict, WINDOWS: asdict(window_verdict)})
-    return replace(result, status="failed", error=error_info(_wrong_windows(run.spec, wrong))) if wrong else result
+    error = _wrong_windows(run.spec, wrong) if wrong else held
+    return result if error is None else replace(result, status="failed", error=error_info(error))
 
 
 def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | None:
@@ -237,12 +260,12 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
             f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
             f"{verdict.rows} rows, {verdict.expected_rows} expected"
         )
-        again = f"`gddl rebuild --table {spec.table}` rebuilds the replica"
-        return FatalError("VERIFY_DIFFERENT", what, remedy=f"see details.keys; {again}")
+        remedy = f"`gddl rebuild --table {spec.table}` makes the replica again; `details.keys` of the result names keys"
+        return FatalError("VERIFY_DIFFERENT", what, remedy=remedy)
     count = 0 if source is None else source.different
     what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
     remedy = (
-        "see details.source.keys; the replica holds what its files say: read these rows from the source by "
-        f"`gddl resync --differences --table {spec.table}`, or let the CDC service reload the table"
+        f"the replica holds what its files say: `gddl resync --differences --table {spec.table}` reads these rows from "
+        "the source, or let the CDC service load the table again; `details.source.keys` of the result names keys"
     )
     return FatalError("SOURCE_DIFFERENT", what, remedy=remedy)

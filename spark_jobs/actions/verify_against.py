@@ -234,7 +234,8 @@ class _Compared:
             return None
         shown = ", ".join(row.key for row in self.different[:_NAMED])
         what = f"{run.spec.table}: {self.differing} rows of both tables differ, e.g. {shown}"
-        remedy = "`gddl verify` shows both rows, `gddl explain` what the replica's row is made of"
+        explain = f"`gddl explain --table {run.spec.table} --key COLUMN=VALUE`"
+        remedy = f"`details.against.keys` has both rows; {explain} shows what the replica's row is made of"
         return FatalError(DIFFERENT_CODE, what, where=run.spec.table, remedy=remedy)
 
 

@@ -171,7 +171,7 @@ def _refused(finding: ConstraintFinding, error: FatalError) -> ConstraintFinding
 def broken(findings: Sequence[ConstraintFinding]) -> FatalError | None:
     """The error of a verification: all constraints that rows break, else all that were not checked; None: none."""
     if failed := [one.message for one in findings if one.failed]:
-        remedy = "see details.constraints for values; `gddl explain` shows how a row came"
+        remedy = "the message has some of the values; `gddl explain --table T --key COLUMN=VALUE` shows how a row came"
         return FatalError("VERIFY_VIOLATED", "; ".join(failed), remedy=remedy)
     if unchecked := [one for one in findings if one.not_checked]:
         what = "; ".join(f"{one.name}: {one.not_checked}" for one in unchecked)

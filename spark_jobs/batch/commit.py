@@ -129,6 +129,7 @@ def _entries_of(storage: Storage, done: AppendedBatch, state: TableState) -> tup
 
 def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch) -> FileEntry:
     entry = replace(file.entry(plan.number), schema=decoded_batch.schema_of[file.path], rows=0)
+    entry = replace(entry, fingerprint=decoded_batch.content_of.get(file.path, entry.fingerprint))
     figures = decoded_batch.figures.files.get(file.path)
     return entry if figures is None else replace(entry, **asdict(figures))
 
@@ -163,6 +164,7 @@ def _state_of(table: TableSession, done: AppendedBatch, *, swept: bool) -> Table
         log_time=log_time(decoded_batch.figures, state) if table_schema.log_positions else None,
         schemas=decoded_batch.schema.schemas,
         found=decoded_batch.schema.found,
+        typed=decoded_batch.schema.typed,
         max_sequence=highest,
         max_commit_ts=newest,
         applied=_settings_after(spec, done, state),

@@ -25,7 +25,8 @@ def known_until(run: TableRun, totals: RunTotals) -> str | None:
     if not totals.batches:
         return None
     whole = run.job.options.max_batches is None and not totals.revisit and totals.started_at
-    as_of = datetime.fromisoformat(totals.started_at).timestamp() if whole else None
+    since = min(filter(None, (totals.started_at, totals.waiting_since)), key=datetime.fromisoformat, default="")
+    as_of = datetime.fromisoformat(since).timestamp() if whole else None
     newest = None if totals.max_commit_ts is None else datetime.fromisoformat(totals.max_commit_ts).timestamp()
     until = complete_until(newest, as_of, _heartbeat(run))
     return None if until is None else iso(datetime.fromtimestamp(until, UTC))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ class Feature:
 
     def forget_rows(self, run: TableRun) -> None:
         """After a key was erased, also of a row that does not use the feature any more: remove rows that it keeps."""
+
+    def shows_withheld(self, run: TableRun, columns: Collection[str]) -> tuple[RunWarning, ...]:  # noqa: ARG002
+        """Before stored columns are masked or left out, also of a row that no longer uses the feature: what keeps
+        their values."""
+        return ()
 
     def move(self, run: TableRun, new: TableSpec) -> None:
         """After the tables of a row were copied to another name, the same: take along what the feature keeps of them.

@@ -15,7 +15,7 @@ from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
-from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState, Truncate
+from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, PlannedFile, TableState, Truncate
 from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
@@ -61,7 +61,7 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
     message = "change files were written again: their later version counts, and rows that are missing from it stay"
     corrected = [file.path for file in discovery.waiting if file.corrects]
     warnings += [*_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(discovery.inference)]
-    return (*warnings, *_of_later_loads(discovery, dialect.spec.table))
+    return (*warnings, *_of_later_loads(discovery, dialect.spec.table), *_of_touched(discovery, dialect.spec.table))
 
 
 def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
@@ -77,6 +77,20 @@ def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     return (
         *_of_paths("GENERATIONS_INFERRED", begun, discovery.begun_loads),
         *_of_paths("LOAD_AFTER_CHANGES", late, discovery.late_loads),
+    )
+
+
+def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
+    """Warnings about files with another tag or time, said once: the ledger has the tag then."""
+    same = "files have another time or tag, and the content that they had; nothing of them was loaded again"
+    taken = (
+        "load files have another tag and the size that they had, and nothing tells whether their bytes are others; "
+        f"they were taken as copies; if the source was loaded again, run `gddl reload --from-files --table {table}`"
+    )
+    proven = [path for path in discovery.touched if path not in discovery.taken_as_touched]
+    return (
+        *_of_paths("FILES_TOUCHED", same, proven),
+        *_of_paths("GENERATIONS_INFERRED", taken, discovery.taken_as_touched),
     )
 
 
@@ -152,6 +166,15 @@ def require_generations(discovery: Discovery, table: str) -> None:
         FatalError: `GENERATIONS_UNKNOWN`; as `require_known_generations`.
     """
     require_known_generations(discovery.inference, table)
+    if discovery.unplaced_loads:
+        raise FatalError(
+            "GENERATIONS_UNKNOWN",
+            f"{table}: the files of its full load are gone, and {discovery.unplaced_loads[0]} has come: without keys "
+            "nothing tells whether it is the rest of that load or a new one; nothing was written",
+            where=table,
+            remedy=f"if the source was loaded again, run `gddl reload --from-files --table {table}`, which makes the "
+            "table of the files that are there; else write `generations: one` into the metadata row",
+        )
     if (late := discovery.overtaken) is not None:
         raise FatalError(
             "GENERATIONS_UNKNOWN",
@@ -194,13 +217,23 @@ def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], ledger
     )
 
 
-def of_sweep(standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
+def lacking(held: HeldSweep) -> str:
+    """What a reload lacks whose sweep is held."""
+    return f"the reload lacks {held.rows} of {held.live} rows, more than sweep_limit allows"
+
+
+def release(table: str) -> str:
+    """The ways out of a sweep that is held."""
+    return (
+        f"if the rows are gone at the source, `gddl sweep release --table {table}` removes them; else let the CDC "
+        "service load the table again"
+    )
+
+
+def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
-        message = (
-            f"the reload lacks {state.held.rows} of {state.held.live} rows, more than sweep_limit allows; they stay "
-            "until `gddl sweep release`"
-        )
+        message = f"{lacking(state.held)}; they stay until `gddl sweep release --table {table}`"
         return (RunWarning(code="SWEEP_HELD", message=message, count=state.held.rows),)
     if standing != "pending":
         return ()
@@ -215,7 +248,7 @@ def of_sweep(standing: SweepState, state: TableState, discovery: Discovery) -> t
         message = (
             f"not all rows of the snapshot at {run.position} of the source's log have come: rows from before it stay "
             "until they have. If it was broken off, let the connector take a new one; if all of it is there, "
-            "`gddl sweep release` removes the rows that it lacks"
+            f"`gddl sweep release --table {table}` removes the rows that it lacks"
         )
         return (RunWarning(code="SNAPSHOT_INCOMPLETE", message=message, sample=discovery.unreadable_changes[:SAMPLE]),)
     message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
@@ -326,6 +359,15 @@ def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunW
     )  # fmt: skip
 
 
+def of_bad_first_rows(count: int, first: object) -> tuple[RunWarning, ...]:
+    """Most rows of a first load: rather the metadata row is wrong than each of them."""
+    message = (
+        f"rows of the first load are in quarantine, more than in the table, e.g. {first}; correct the metadata row and "
+        "run `gddl errors replay`"
+    )
+    return (RunWarning(code="QUARANTINE_RATE", message=message, count=count),)
+
+
 def of_rescues(count: int) -> tuple[RunWarning, ...]:
     """Rows with values that the table has no column or type for."""
     message = "rows have values in _rescued_data, since the table has no column of that name or type"
@@ -347,7 +389,7 @@ def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
     message = (
         f"empty fields of CSV are read as empty texts, since {DmsOptions().csv_null} stands for null by default, and "
         "no field of their files has it; set options.csv_null to CsvNullValue of the endpoint: '' where they are null "
-        f"(then run gddl reload --from-files --table {spec.table}), else {DmsOptions().csv_null}"
+        f"(then run `gddl reload --from-files --table {spec.table}`), else {DmsOptions().csv_null}"
     )
     is_assumed = "csv_null" not in spec.options
     return (RunWarning(code="CSV_EMPTY_FIELDS", message=message, count=count),) if is_assumed else ()
@@ -400,21 +442,24 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
     unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
-    kept = "files could not be read; they are in quarantine, and are read again when they change, or by a replay"
+    codes = ", ".join(sorted({u.code for u in bad} - {"FILE_UNREADABLE", "FILE_VANISHED"}))
+    kept = "files could not be read" + (f" ({codes})" if codes else "")
+    kept += "; they are in quarantine, and are read again when they change, or by a replay"
     removal_message = "files were removed after the listing; they are loaded if they are delivered again"
     return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", removal_message, vanished))
 
 
-def of_unread_loads(discovery: Discovery) -> tuple[RunWarning, ...]:
+def of_unread_loads(table: str, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about load files that a replay of the quarantine leaves."""
-    what = "load files that could not be read begin a full load, which only `gddl reload --from-files` carries out"
+    reload = f"`gddl reload --from-files --table {table}`"
+    what = f"load files that could not be read begin a full load, which only {reload} carries out"
     return _of_paths("FILE_UNREADABLE", what, discovery.unreadable_loads)
 
 
 def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
     """Warnings about files that a user has dismissed, for as long as what they hold is missing."""
     load = (
-        "files of the full load could not be read and were dismissed: what they hold is missing, though gddl verify "
+        "files of the full load could not be read and were dismissed: what they hold is missing, though `gddl verify` "
         f"finds the table equal to its changes; deliver them again, or load {table} again from its source"
     )
     changes = (

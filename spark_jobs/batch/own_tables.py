@@ -288,14 +288,14 @@ def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
     if not commits:
         return ()
     message = (
-        "another writer changed the table's data, so it may not be what its changes give; gddl verify compares them; "
+        "another writer changed the table's data, so it may not be what its changes give; `gddl verify` compares them; "
         "where they differ, a rebuild makes the table again"
     )
     if any(commit.operation == REPLACED and commit.table == "changes" for commit in commits):
         message = (
             "the change table was replaced by an older copy, so that it lacks changes which the ledger takes for "
-            "ingested, and a comparison with it does not show them; `gddl reload --from-files` makes the table of the "
-            "landed files again"
+            "ingested, and a comparison with it does not show them; `gddl reload --from-files --table T` makes the "
+            "table of the landed files again"
         )
     sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
     return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)
@@ -304,7 +304,7 @@ def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
 def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
     return FatalError(
         "TABLES_MISSING",
-        f"the {name} that the ledger knows no longer exists",
+        f"a table that the ledger knows no longer exists: the {name}",
         where=path,
         remedy=f"restore the table, or {rebuild_of(spec) if name == 'changes' else rebuild_command(spec)}",
     )
@@ -313,8 +313,9 @@ def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
 def _behind(spec: TableSpec, name: str, path: str, state: str) -> FatalError:
     return FatalError(
         "LEDGER_BEHIND",
-        f"{titled(spec.table, spec.shard)}: the {name} at {path} holds a batch that the ledger does not know: the "
-        "ledger is an older copy, or has lost a commit, and would take that batch's files again; nothing was written",
+        f"{titled(spec.table, spec.shard)}: a table holds a batch that the ledger does not know (the {name}, {path}): "
+        "the ledger is an older copy, or has lost a commit, and would take that batch's files again; nothing was "
+        "written",
         where=state,
         remedy=f"restore the newest copy of the ledger, or {rebuild_of(spec)}",
     )

@@ -9,8 +9,10 @@ from datetime import datetime, timedelta
 
 from airflow_gddl.contract.actions import ErrorsReplay, Load, SweepRelease, TruncateRelease
 from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.sources import source_of
 from spark_jobs.batch import notices
+from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.own_tables import foreign_commits, warnings_of
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import TableSession
@@ -119,7 +121,7 @@ def add_unread(table: TableSession) -> None:
         dismissed, known = table.engine.quarantine(table.context).dismissed_files(), table.ledger.all_entries()
         waiting = (f for f in unread.waiting if f.path not in dismissed or known[f.path].fingerprint != f.fingerprint)
         unread = replace(unread, waiting=tuple(waiting))
-    table.note(notices.of_unread_loads(unread))
+    table.note(notices.of_unread_loads(table.spec.table, unread))
     table.discovery = unread
 
 
@@ -272,10 +274,12 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
     """What was found of the table, and whether a run has work.
 
     Raises:
-        FatalError: as `require_same_identity`; `FIRST_LOAD_UNREADABLE`.
+        FatalError: as `require_same_identity` and `require_undamaged`; `FIRST_LOAD_UNREADABLE`.
         RetriableError: `LANDING_MISSING`.
     """
     ledger = run.ledger()
+    if run.job.options.full_listing or is_listing_due(ledger.state.listed_in_full_at, run.runtime.clock()):
+        require_undamaged(run)  # before the listing is noted: until a repair, each run says it
     run.report("discover")
     pending = ledger.plan() is not None  # its late files must be found again
     discovery = run.discover(ledger, brief=not pending)
@@ -319,9 +323,26 @@ def waits_for_files(run: TableRun, discovery: Discovery) -> bool:
 def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: RunTotals) -> None:
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, discovery, ledger.state)
-    totals.warn((*notices.of_unsettled(discovery.unsettled), *notices.of_sweep(standing, ledger.state, discovery)))
+    totals.warn(
+        (
+            *notices.of_unsettled(discovery.unsettled),
+            *notices.of_sweep(run.spec.table, standing, ledger.state, discovery),
+        )
+    )
     totals.warn((*notices.of_held_truncate(discovery, run.spec), *notices.of_given_up(run.spec.table, ledger)))
+    totals.wait(_not_applied(ledger, discovery, standing))
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
+
+
+def _not_applied(ledger: Ledger, discovery: Discovery, standing: SweepState) -> Iterator[str]:
+    """When files landed that are there and not applied, or not wholly: the rows that a full load lacks stay."""
+    yield from (file.modified for file in (*discovery.waiting, *discovery.held))
+    yield from (row.modified for row in ledger.unread())
+    state = ledger.state
+    if standing == "held" and state.held is not None:
+        yield state.held.since
+        rows = ledger.entries().values()
+        yield from (row.modified for row in rows if row.kind == "load" and row.generation == state.generation)
 
 
 def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:

@@ -83,6 +83,8 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
         table.note(notices.of_truncates(spec, plan, figures.truncates, table.state))
     if decoded.erased:
         table.note(notices.of_erased(decoded.erased))
+    if plan.mode == "initial" and 2 * figures.quarantined > figures.rows:
+        table.note(notices.of_bad_first_rows(figures.quarantined, figures.first_bad))
     if figures.reduced:
         table.note(notices.of_times(figures.reduced, spec.sub_microseconds))
     if figures.rescued:

@@ -38,7 +38,7 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
         require_within_limits(spec, figures.tallies)
     _require_ordered_text(dialect, decoded_batch, state)
     if decoded_batch.schema.table_schema.log_positions:
-        known = decoded_batch.schema.snapshots
+        known = state.snapshots
         # Those that were known before the row said when a log began have its places of before.
         servers = dialect.replaced_snapshots(known).servers if known is not None and known.servers else ()
         require_one_log(spec, decoded_batch, state, servers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.actions import ErrorsReplay
@@ -18,7 +18,7 @@ from airflow_gddl.contract.result import (
     JobResult,
     TableTasks,
 )
-from airflow_gddl.contract.sources import reads_of
+from airflow_gddl.contract.sources import reads_of, source_of
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import titled
 from spark_jobs.batch.totals import RunTotals
@@ -38,7 +38,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.load_progress import LoadProgress, read_progress
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.generations import CERTAIN
-from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.planned_batch import LandedFile, TableState
 from spark_jobs.plan.sharding import require_same_kind
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.tables.delta_log import DeltaCommits
@@ -264,7 +264,17 @@ class TableRun:
 
     def _place(self, wait: Wait) -> LandingLocation:
         landing = self.layout.landing
-        settling = Settling(after=settle_of(self.spec, landing, self.runtime.environ), wait=wait)
+        after = settle_of(self.spec, landing, self.runtime.environ)
+        load = cache(lambda: self.source_load)
+
+        def is_whole(file: LandedFile) -> bool:
+            """Whether jobs have written it: all files of a source that they read, and those of `gddl load`."""
+            if source_of(self.spec) is not None:
+                return True
+            known = load()
+            return known is not None and known.has_written(file.path.rpartition("/")[2], file.modified)
+
+        settling = Settling(after=after, wait=wait, is_whole=is_whole)
         return LandingLocation(storage=self.runtime.storage, landing=landing, dialect=self.dialect, settling=settling)
 
     def discover(self, ledger: Ledger, *, brief: bool = False, wait: Wait = "never") -> Discovery:

@@ -37,8 +37,8 @@ MOST_COLUMNS = 500
 
 
 _UNLIKE = frozenset((
-    "started_at", "schema_changes", "warnings", "max_commit_ts", "complete_until", "read_until", "not_listed",
-    "columns",
+    "started_at", "schema_changes", "warnings", "max_commit_ts", "complete_until", "waiting_since", "read_until",
+    "not_listed", "columns",
 ))  # fmt: skip
 """Fields of `RunTotals` that a result has in another form, or lacks; it has the others as they are."""
 
@@ -49,7 +49,7 @@ class RunTotals:
 
     Attributes:
         started_at: when the run started, ISO 8601 UTC; empty: as it ends.
-        complete_until: see `Freshness`.
+        complete_until, waiting_since: see `Freshness`.
         read_until: place of the last commit up to which the run has read the log that the table follows; empty: none.
     """
 
@@ -73,6 +73,7 @@ class RunTotals:
     warnings: dict[str, RunWarning] = field(default_factory=dict)
     max_commit_ts: str | None = None
     complete_until: str | None = None
+    waiting_since: str | None = None
     read_until: str = ""
     version: int | None = None
     not_listed: NotListed | None = None
@@ -87,6 +88,10 @@ class RunTotals:
             for name, (checked, failed) in tallies.items()
         ]
         self.expectations = summed(self.expectations, counts)
+
+    def wait(self, moments: Iterable[str]) -> None:
+        """Note when some of what is not applied has landed."""
+        self.waiting_since = min((*moments, *filter(None, [self.waiting_since])), default=None)
 
     def warn(self, warnings: Iterable[RunWarning]) -> None:
         """Add warnings; those of one code become one, counts added."""
@@ -115,7 +120,11 @@ class RunTotals:
             **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in _UNLIKE},
             schema_changes=tuple(self.schema_changes),
             warnings=tuple(self.warnings.values()),
-            freshness=replace(_freshness(self.max_commit_ts, ended), complete_until=self.complete_until),
+            freshness=replace(
+                _freshness(self.max_commit_ts, ended),
+                complete_until=self.complete_until,
+                waiting_since=self.waiting_since,
+            ),
             seconds=round((ended - datetime.fromisoformat(started_at)).total_seconds(), 3),
             run_id=run_id,
             started_at=started_at,

@@ -189,7 +189,7 @@ def plan(
         if known_at is None or restore:
             return CatalogChange(action="create")
         code = "CATALOG_TABLE_DROPPED"
-        message = "the table was dropped in the catalog; gddl catalog sync registers it again"
+        message = "the table was dropped in the catalog; `gddl catalog sync` registers it again"
         return CatalogChange(action="report", code=code, message=message)
     conflict = registered.problem
     if not conflict and registered.location not in (wanted.location, known_at):
@@ -200,7 +200,7 @@ def plan(
         return CatalogChange(action="report", code=code, message=message)
     if registered.location != wanted.location and "location" not in alters:
         message = f"it points to {registered.location}, and this catalog can't change that; drop it there, then "
-        return CatalogChange(action="report", code="CATALOG_NAME_TAKEN", message=f"{message}gddl catalog sync")
+        return CatalogChange(action="report", code="CATALOG_NAME_TAKEN", message=f"{message}`gddl catalog sync`")
     deviations = differences(wanted, registered)
     do = tuple(one for one in deviations if one.aspect in alters)
     unaltered = tuple(one for one in deviations if one.aspect not in alters)

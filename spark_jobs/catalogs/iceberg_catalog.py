@@ -126,7 +126,7 @@ def changes(held: Any, wanted: Any, properties: Mapping[str, str]) -> tuple[tupl
     )
     updates: list[Any] = []
     if held.format_version > wanted.format_version:
-        message = f"the entry has format version {held.format_version}; drop it, then gddl catalog sync"
+        message = f"the entry has format version {held.format_version}; drop it, then `gddl catalog sync`"
         raise CatalogError("CATALOG_REFUSED", message)
     if held.format_version < wanted.format_version:
         updates.append(update.UpgradeFormatVersionUpdate(format_version=wanted.format_version))
@@ -160,7 +160,7 @@ def _set_spec(held: Any, wanted: Any, update: Any, updates: list[Any]) -> None:
         if spec.spec_id not in numbers:
             updates.append(update.AddPartitionSpecUpdate(spec=spec))
         elif spec.spec_id == wanted.default_spec_id and numbers[spec.spec_id] != spec:
-            message = "another writer partitioned the table; drop the entry there, then gddl catalog sync"
+            message = "another writer partitioned the table; drop the entry there, then `gddl catalog sync`"
             raise CatalogError("CATALOG_REFUSED", message)
     if held.default_spec_id != wanted.default_spec_id:
         updates.append(update.SetDefaultSpecUpdate(spec_id=wanted.default_spec_id))

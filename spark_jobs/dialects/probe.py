@@ -20,6 +20,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, chunks_of, too_large
+from spark_jobs.dialects.contents import content_of
 from spark_jobs.dialects.csv_forms import CsvForms
 from spark_jobs.dialects.csv_lines import lines_of, records
 from spark_jobs.dialects.protocol import (
@@ -55,9 +56,11 @@ def probe_all(
     """
 
     def one(file: PlannedFile) -> Probed | Unreadable:
+        opener = _Opener(storage, file)
         try:
             with reading(file):
-                return keep(replace(dialect.probe(storage, file), bounds=dialect.bounds))
+                probed = dialect.probe(opener, file)
+                return keep(replace(probed, bounds=dialect.bounds, content=opener.content))
         except QuarantinableError as error:
             return Unreadable(file, error.code, error.what)
 
@@ -68,6 +71,25 @@ def probe_all(
         with ThreadPoolExecutor(_THREADS) as pool:
             outcomes = list(pool.map(one, files))
     return tuple(p for p in outcomes if isinstance(p, Probed)), tuple(u for u in outcomes if isinstance(u, Unreadable))
+
+
+@dataclass
+class _Opener:
+    """Opens a file of a batch.
+
+    Attributes:
+        content: see `content_of`.
+    """
+
+    storage: InputOpener
+    file: PlannedFile
+    content: str = ""
+
+    def open_input(self, path: str) -> BinaryIO:
+        stream = self.storage.open_input(path)
+        self.content = content_of(stream, self.file)
+        stream.seek(0)
+        return stream
 
 
 @contextmanager

@@ -166,10 +166,12 @@ class Probed:
         prepared: its columns have the names and masks of the row, computed ones among them, since a capture wrote it.
         unavailable: columns without a value, since updates did not send theirs.
         only_truncates: it has no row but truncates, which say nothing of keys.
+        is_whole: its writer has said so, so that the last line of CSV may lack its end.
         csv_carried: the last of its columns, which lists those that an update carries; None: all updates carry all.
         snapshot: what its events say of snapshots of the source; None: its dialect knows of none.
         defaults: of its columns, as its schema states them.
         bounds: of the tier, for reading it.
+        content: see `contents.content_of`.
     """
 
     file: PlannedFile
@@ -182,6 +184,7 @@ class Probed:
     table: pa.Table | None = field(default=None, compare=False, repr=False)
     malformed: pa.Array | None = field(default=None, compare=False, repr=False)
     csv: DmsOptions | None = None
+    is_whole: bool = field(default=False, compare=False)
     prepared: bool = False
     unavailable: tuple[str, ...] = ()
     only_truncates: bool = field(default=False, compare=False)
@@ -189,6 +192,7 @@ class Probed:
     snapshot: SnapshotMarks | None = field(default=None, compare=False)
     defaults: tuple[ColumnDefault, ...] = field(default=(), compare=False)
     bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
+    content: str = field(default="", compare=False)
 
     @classmethod
     def of_table(
@@ -575,6 +579,16 @@ def declared_texts(dialect: Dialect) -> tuple[str, ...]:
     """Columns that the row declares to be text; a column of the sequence is so only in `_gddl.sequence`."""
     ordered = lowered(dialect.spec.sequence_by)
     return tuple(n for n, kind in dialect.options.types.items() if kind == "string" and n.lower() not in ordered)
+
+
+def texts_of(dialect: Dialect, typed: Iterable[str]) -> tuple[str, ...]:
+    """Columns that are text by the row: declared so, or no more of the type that an entry of `options.types` gave them.
+
+    Args:
+        typed: see `TableState.typed`.
+    """
+    named = lowered((*dialect.options.types, *dialect.spec.sequence_by))
+    return (*declared_texts(dialect), *(name for name in typed if name.lower() not in named))
 
 
 def applied_columns(dialect: Dialect, sequence: Sequence[str]) -> frozenset[str]:

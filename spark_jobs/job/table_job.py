@@ -15,7 +15,7 @@ from typing import cast
 
 from airflow_gddl.contract.actions import Erase, Run
 from airflow_gddl.contract.basics import CLEARING, LOADS
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import UNEXPECTED_CODE, GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
@@ -23,6 +23,7 @@ from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.actions import action
 from spark_jobs.batch import notices
+from spark_jobs.batch.damaged_tables import explained
 from spark_jobs.batch.pending import replays_first_load, wants_source_load
 from spark_jobs.batch.runtime import Runtime, cancelled, iso, spark_gone
 from spark_jobs.batch.table_run import TableRun
@@ -37,7 +38,7 @@ from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.sources import reader_of
-from spark_jobs.tables.places import DeclinedError
+from spark_jobs.tables.places import DeclinedError, UnreadableLogError
 
 
 def takes_stream(run: TableRun, state: TableState) -> bool:
@@ -129,7 +130,10 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
         run.go_on()
         result, retriable = _with_features(run, _counted(run, act(run, totals))), False
     except DeclinedError as declined:
-        return Declined(run.spec, declined.reason, totals)
+        damage = explained(run) if isinstance(declined, UnreadableLogError) else None
+        if damage is None:
+            return Declined(run.spec, declined.reason, totals)
+        result, retriable = _failed(run, totals, damage)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
         if _lacks_memory(error) and run.in_one_task:
             return Declined(run.spec, NEEDS_MEMORY, totals)
@@ -189,6 +193,9 @@ def poll_table(run: TableRun) -> TableOutcome | int:
 
 def _failed(run: TableRun, totals: RunTotals, error: Exception) -> tuple[JobResult, bool]:
     fault = _needing_spark(run, translated(error))
+    if fault.code == UNEXPECTED_CODE:
+        with suppress(Exception):  # the failure is told all the same
+            fault = explained(run) or fault
     # A `GddlError` is complete; for other errors the log has the traceback.
     _LOG.error("%s failed: %s", run.spec.table, fault, exc_info=None if fault is error else error)
     return run.result(totals, status="failed", error=error_info(fault)), isinstance(fault, RetriableError)

@@ -50,7 +50,7 @@ def read_adoption(storage: Storage, state: str) -> Adoption | None:
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    return read_small(storage, join(state, _DOCUMENT), Adoption, "delete it, and run gddl adopt again")
+    return read_small(storage, join(state, _DOCUMENT), Adoption, "delete it, and run `gddl adopt --table T` again")
 
 
 def write_adoption(storage: Storage, state: str, adoption: Adoption) -> None:

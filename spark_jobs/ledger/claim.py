@@ -243,11 +243,29 @@ class Claim:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """
+        Raises:
+            RetriableError: `CLAIM_LOST` in place of an error of a run that was overtaken: what it has read of the
+                ledger and found in the tables is no longer of one moment.
+        """
+        lost = self._lost() if isinstance(error, Exception) and not self._document.released else None
         try:
             self.release()
         except GddlError as problem:  # the run's outcome takes precedence
             _LOG.warning("claim not released; tried again until it expires in %s s: %s", TTL_SECONDS, problem)
             _in_background(self.release)
+        if lost is not None:
+            raise lost from error
+
+    def _lost(self) -> RetriableError | None:
+        """The error of `check`; None: the claim holds, or that can't be found out."""
+        try:
+            self.check()
+        except RetriableError as problem:
+            return problem if problem.code == "CLAIM_LOST" else None
+        except GddlError:
+            return None
+        return None
 
     def _beat(self) -> None:
         while not self._stop.wait(RENEWAL_SECONDS):

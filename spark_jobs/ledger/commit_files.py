@@ -198,15 +198,20 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | None:
+def read_small(
+    storage: Storage, path: str, cls: type[T], remedy: str, former: frozenset[str] = frozenset()
+) -> T | None:
     """A document of one object, without a digest; null when there is none.
+
+    Args:
+        former: fields, as `Class.field`, that an earlier version has written and that are ignored.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
     data = read_if_there(storage, path)
     try:
-        return None if data is None else codec.from_json(cls, data.decode())
+        return None if data is None else codec.from_json(cls, data.decode(), ignorable=former)
     except codec.NewerDocumentError as error:
         raise _newer(path, error.what) from error
     except (FatalError, ValueError) as error:
@@ -214,7 +219,10 @@ def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | No
 
 
 def damaged(path: str, what: str) -> FatalError:
-    remedy = "restore the file from a version or backup; deleting the table's ledger folder ingests all files again"
+    folder = path.rsplit("/", 2)[0]  # of commits or segments, each kind in a folder of its own
+    table = ".".join(folder.rpartition("/ledger/")[2].split("/")[:2])
+    remedy = f"restore the file from a version or backup; or delete {folder}, then `gddl rebuild --table {table}`, "
+    remedy += "which reads the landed files again and keeps what the change table has"
     return FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
 
 

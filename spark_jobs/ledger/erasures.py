@@ -89,6 +89,8 @@ class Erasure:
         stored_until: ISO 8601 UTC; maintenance after this time removes the key from storage. Null before `done_at`.
         until: ISO 8601 UTC, time of the last request; null in records of earlier releases.
         sequence, fingerprints: see `Bound`.
+        counted: tables whose rows `removed` has from an attempt that has not ended: they are counted before they go.
+        rows, batch: the replica's rows without the key, and the ledger's batch then; null before they are counted.
     """
 
     hash: str
@@ -103,6 +105,9 @@ class Erasure:
     until: str | None = None
     sequence: str | None = None
     fingerprints: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
+    rows: int | None = None
+    batch: int | None = None
 
     @property
     def bound(self) -> Bound:

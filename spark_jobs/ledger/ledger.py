@@ -242,11 +242,14 @@ class Ledger:
     @property
     def unread_loads(self) -> frozenset[str]:
         """Load files of the newest full load that could not be read and are not dismissed: all else waits for them."""
+        return frozenset(row.path for row in self.unread() if row.kind == "load")
+
+    def unread(self) -> tuple[FileEntry, ...]:
+        """Files of the newest full load, and after it, that could not be read and are not dismissed."""
         current, dismissed = self.state.generation, self._seen.dismissed
-        return frozenset(
-            path for path, row in self.entries().items()
-            if row.kind == "load" and row.state == "unreadable" and row.generation >= current
-            and dismissed.get(path) != row.fingerprint
+        return tuple(
+            row for path, row in self.entries().items()
+            if row.state == "unreadable" and row.generation >= current and dismissed.get(path) != row.fingerprint
         )  # fmt: skip
 
     def given_up(self, kind: FileKind, since: int | None = None) -> tuple[str, ...]:

@@ -65,6 +65,15 @@ class LoadProgress:
     seen: LoadedTransactions | None = None
     left_out: tuple[str, ...] = ()
 
+    def has_written(self, name: str, modified: str) -> bool:
+        """Whether a file is this load's, whole as it was written.
+
+        Args:
+            modified: ISO 8601 UTC; a file that was written again since is another writer's.
+        """
+        is_own = name in map(load_file, range(len(self.ranges) + 1))
+        return is_own and self.began <= modified and (self.ended is None or modified <= self.ended)
+
     @property
     def rows(self) -> int:
         return sum(one.rows or 0 for one in self.ranges)
@@ -91,3 +100,8 @@ def read_progress(storage: Storage, state: str) -> LoadProgress | None:
 
 def write_progress(storage: Storage, state: str, progress: LoadProgress) -> None:
     storage.write(join(state, FOLDER, _DOCUMENT), codec.to_json(progress).encode())
+
+
+def load_file(number: int) -> str:
+    """Name of the file of a range; 0: of none, which has the columns."""
+    return f"LOAD{number:08X}.parquet"

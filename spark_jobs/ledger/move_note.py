@@ -57,11 +57,11 @@ def require_not_moved(storage: Storage, state: str, names: Collection[str]) -> N
         return
     new = f"{state.removesuffix(_folder(note.old)).removesuffix(_folder(note.new))}{_folder(note.new)}"
     if read_note(storage, new) is not None:
-        remedy = f"finish it with gddl move --table {note.old} --to {note.new}"
+        remedy = f"finish it with `gddl move --table {note.old} --to {note.new}`"
         raise FatalError("TABLE_MOVED", f"the move of {note.old} to {note.new} is not finished", remedy=remedy)
+    back = f"`gddl move --table {note.new} --to {note.old}`"
     remedy = (
-        f"set the metadata row's target to {note.new}, or move it back with gddl move --table {note.new} --to "
-        f"{note.old}; "
+        f"set the metadata row's target to {note.new}, or move it back with {back}; for another table of this name, "
     )
-    remedy += f"for another table of this name, delete {join(state, NOTE)}"
+    remedy += f"delete {join(state, NOTE)}"
     raise FatalError("TABLE_MOVED", f"{note.old} is {note.new} since {note.at}", remedy=remedy)

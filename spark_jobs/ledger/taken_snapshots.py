@@ -15,7 +15,11 @@ from spark_jobs.ledger.commit_files import read_small
 
 FOLDER = "snapshots"
 DOCUMENT = "taken.json"
-RELOAD = "load the table again from the snapshots that are there: gddl reload --from-files --table"
+
+
+def reload_of(table: str) -> str:
+    """What to do where the snapshots that were taken can't be built upon."""
+    return f"load the table again from the snapshots that are there: `gddl reload --from-files --table {table}`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,4 +138,4 @@ def read_taken(storage: Storage, state: str) -> SnapshotsTaken | None:
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    return read_small(storage, document_of(state), SnapshotsTaken, f"delete it, and {RELOAD}")
+    return read_small(storage, document_of(state), SnapshotsTaken, f"delete it, and {reload_of('T')}")

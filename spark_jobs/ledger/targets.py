@@ -190,7 +190,7 @@ class TargetRecords:
     def _changed(self, target: str) -> FatalError:
         new = self.spec.table
         what = f"{self.spec.qualified_name} is loaded into {target}, and the metadata says {new}"
-        remedy = f"move it with gddl move --table {target} --to {new}, or set the target back to {target}"
+        remedy = f"move it with `gddl move --table {target} --to {new}`, or set the target back to {target}"
         return FatalError("TARGET_CHANGED", what, remedy=remedy)
 
 

@@ -67,6 +67,13 @@ def infer(files: Iterable[TimedFile], said: Generations = "auto") -> Inference:
     return replace(inference, certainty="unknown")
 
 
+def of_times(files: Sequence[TimedFile], generation: int) -> dict[str, int]:
+    """The generation of each file by the times of all; the newest one is at least `generation`."""
+    openings = infer(files, "by_time").openings
+    added = max(generation - 1 - len(openings), 0)
+    return {file.path: generation_at(file.modified, openings) + added for file in files}
+
+
 def generation_at(modified: str, openings: Sequence[str]) -> int:
     """The generation of a file that was last modified then."""
     return 1 + sum(opening <= modified for opening in openings)

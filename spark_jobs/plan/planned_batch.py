@@ -44,7 +44,7 @@ class PlannedFile:
     """A file of a batch plan: what was seen when the batch was planned.
 
     Attributes:
-        fingerprint: distinguishes content: the store's ETag where it is a digest, else BLAKE2b of the bytes.
+        fingerprint: equal ones are of equal bytes: S3's ETag where it may be a digest, else BLAKE2b of the bytes.
         generation: the generation its rows belong to.
         corrects: an earlier version of this change file was ingested.
     """
@@ -78,6 +78,8 @@ class FileEntry:
     """A row of the ledger: one version of one file.
 
     Attributes:
+        fingerprint: identifies the bytes as far as they are known, see `dialects.contents`. Empty: what was read of the
+            file may be a part of it.
         rows: rows read; null when the file could not be read.
         min_sequence, max_sequence: JSON form of the sequence (a list for several columns); null without changes.
         min_commit_ts, max_commit_ts: ISO 8601 UTC with microseconds; null when the file has none.
@@ -266,7 +268,7 @@ class HeldSweep:
     """A sweep that waits for a user's release.
 
     Attributes:
-        rows: live rows of the replica that would be removed, of `live` ones.
+        rows: live rows of the replica that the load lacks, of `live` ones; without keys, how many it has less.
         since: ISO 8601 UTC.
     """
 
@@ -331,6 +333,8 @@ class TableState:
             ingested the changes so far.
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
+        typed: columns, by their names in files, whose texts an entry of `options.types` made values of another type, as
+            long as the table's is no text.
         applied: settings that the tables obey; None: written by an earlier release.
         unlocked: batches of this source in which a column became text while values were in quarantine; of a table of
             one source, since their last replay.
@@ -373,6 +377,7 @@ class TableState:
     held: HeldSweep | None = None
     snapshots: KnownSnapshots | None = None
     openings: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
     applied: AppliedSettings | None = None
     unlocked: int = 0
     replayed: int = 0

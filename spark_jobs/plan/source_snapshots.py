@@ -60,12 +60,15 @@ class FirstChange:
 
 @dataclass(frozen=True, kw_only=True)
 class LogServer:
-    """Changes that were made on one server of MySQL.
+    """Changes that were made on one server of MySQL and have come in one partition of the topic.
 
     Attributes:
-        name: its `server_id`.
+        name: its `server_id`; empty: events don't name it.
         low, high: the first and the last of their places in the log, see `sequence.place_in_log`.
         since, until: earliest and latest commit time, ISO 8601 UTC.
+        partition: empty: of the topic's only one, or it is not known.
+        from_file, to_file: the first and the last file with some, as `file_order` says; empty: not known.
+        behind: of a file, the greatest place before the first of them, if that is lower; empty: it is not.
     """
 
     name: str
@@ -73,11 +76,10 @@ class LogServer:
     high: str
     since: str
     until: str
-
-    def took_over(self, other: LogServer) -> bool:
-        """Whether this server writes another log than one before it: none of its changes is earlier, but some are
-        not behind the other's in the log."""
-        return self.since >= other.until and self.low <= other.high and self.name != other.name
+    partition: str = ""
+    from_file: str = ""
+    to_file: str = ""
+    behind: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,8 @@ class EventLog:
 
 UNREAD_LOG = EventLog(
     connector="",
-    lacks="its files were read by a release that did not look for commits in them; gddl reload reads them again",
+    lacks="its files were read by a release that did not look for commits in them; "
+    "`gddl reload --from-files --table T` reads them again",
 )
 """Of files that told nothing of their log when they were read."""
 
@@ -274,15 +277,16 @@ def earliest(changes: Iterable[FirstChange]) -> tuple[FirstChange, ...]:
 
 
 def servers_of(parts: Iterable[LogServer]) -> tuple[LogServer, ...]:
-    """Each server with all of its changes."""
-    by_name: dict[str, LogServer] = {}
+    """Each server with all of its changes in each partition."""
+    found: dict[tuple[str, str], LogServer] = {}
     for part in parts:
-        other = by_name.get(part.name, part)
-        by_name[part.name] = LogServer(
+        other = found.get((part.partition, part.name), part)
+        found[part.partition, part.name] = LogServer(
             name=part.name, low=min(part.low, other.low), high=max(part.high, other.high),
-            since=min(part.since, other.since), until=max(part.until, other.until),
+            since=min(part.since, other.since), until=max(part.until, other.until), partition=part.partition,
+            from_file=min(part.from_file, other.from_file), to_file=max(part.to_file, other.to_file),
         )  # fmt: skip
-    return tuple(by_name.values())[:MOST_NAMED]
+    return tuple(found.values())[:MOST_NAMED]
 
 
 def streams_of(parts: Iterable[Stream]) -> tuple[Stream, ...]:

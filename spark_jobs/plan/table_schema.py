@@ -109,7 +109,7 @@ def land(
     """Apply the rule of names to the columns of one group of files; see `LandedGroup`.
 
     Raises:
-        FatalError: `COLUMN_NAMES_COLLIDE`; `COLUMN_NAME_RESERVED` when that comes from step 2, or a name is empty.
+        FatalError: `COLUMN_NAMES_COLLIDE`; `COLUMN_NAME_RESERVED` when that comes from step 2.
     """
     landed = tuple(_land_column(column, label) for column in columns)
     require_distinct([(c.source.name, c.name) for c in landed], label)
@@ -117,8 +117,6 @@ def land(
 
 
 def _land_column(column: Column, label: str) -> LandedColumn:
-    if not column.name:
-        raise FatalError("COLUMN_NAME_RESERVED", "a column without a name", where=label, remedy="name it at the source")
     return LandedColumn(column, landed_name(column.name), clean_type(column.type, label))
 
 
@@ -157,7 +155,8 @@ def _collision(first: str, second: str, landed: str, where: str) -> FatalError:
         what = f"{both}: reserved names get {SOURCE_SUFFIX!r} appended"
         return FatalError("COLUMN_NAME_RESERVED", what, where=where, remedy=_REMEDY)
     what = f"columns {first!r} and {second!r} differ only by case or by characters that Delta refuses ({landed!r})"
-    remedy = f"give one of them another name, `rename: {{{second}: …}}`, or leave it out, `exclude_columns: [{second}]`"
+    one = second or first
+    remedy = f"give one of them another name, `rename: {{{one}: …}}`, or leave it out, `exclude_columns: [{one}]`"
     return FatalError("COLUMN_NAMES_COLLIDE", what, where=where, remedy=remedy)
 
 

@@ -17,7 +17,7 @@ from spark_jobs.plan.planned_batch import (
     TableState,
 )
 
-Fingerprint = Callable[[LandedFile], str]
+Fingerprint = Callable[[LandedFile, FileEntry | None], str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,7 @@ class Discovery:
     Attributes:
         waiting: files to ingest in the order to ingest them; input of `next_batch`.
         touched: path to (fingerprint, etag now) where only the etag changed, not the content.
+        taken_as_touched: load files among them of which nothing tells that: they have the same size, and another tag.
         missing: paths that the ledger knows, within what was listed, but that no longer exist.
         folder_missing: there is no landing folder (on S3: nothing below it).
         root_missing: nor the landing root, as where a file system is not mounted; never on S3, which has no folders.
@@ -69,6 +70,7 @@ class Discovery:
         held: files that wait for a user's release of a truncate in the first of them; they are not in `waiting`.
         unread_loads: load files that a batch of this run could not read: nothing waits for this run any more.
         begun_loads: load files that open a generation, since all files that were ingested before them are gone.
+        unplaced_loads: those of them of a table without keys that may as well be the rest of the load before.
         late_loads: load files under new names that continue a load whose changes were ingested.
         reloaded_at: when the earliest file of a reload that waits was last modified; empty: none waits.
         overtaken: by changes that were ingested, a reload that waits; None: none was.
@@ -76,6 +78,7 @@ class Discovery:
 
     waiting: tuple[PlannedFile, ...] = ()
     touched: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    taken_as_touched: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     folder_missing: bool = False
     root_missing: bool = False
@@ -96,6 +99,7 @@ class Discovery:
     held: tuple[PlannedFile, ...] = ()
     unread_loads: tuple[str, ...] = ()
     begun_loads: tuple[str, ...] = ()
+    unplaced_loads: tuple[str, ...] = ()
     late_loads: tuple[str, ...] = ()
     reloaded_at: str = ""
     overtaken: Overtaken | None = None
@@ -160,6 +164,7 @@ def with_begun(
     That is so where changes of the current generation were ingested, all its files that were ingested are gone or are
     loads that were written again, and the load file is not older than these changes. One with the content that it had
     begins one only if it has no rows: a copy of a load that had some would bring back rows that were deleted since.
+    Without keys it is so also where no changes were: rows of two loads would be there beside each other.
 
     Args:
         known: newest ledger row of every path within the listed range, of which none was left out.
@@ -167,11 +172,14 @@ def with_begun(
     current = [row for row in known.values() if row.generation == state.generation and row.state == "committed"]
     newest = max((row.modified for row in current if row.kind == "change"), default=None)
     there = {file.path: file for file in listing}
-    if newest is None or any(row.kind == "change" and row.path in there for row in current):
+    if newest is None and not (state.keys == () and current and not any(row.path in there for row in current)):
+        return listing
+    if any(row.kind == "change" and row.path in there for row in current):
         return listing
     if any(row.path in there and row.etag == there[row.path].etag for row in current):
         return listing
-    return [replace(f, begins=True) if f.kind == "load" and f.modified >= newest else f for f in listing]
+    since = newest or ""
+    return [replace(f, begins=True) if f.kind == "load" and f.modified >= since else f for f in listing]
 
 
 def find(
@@ -187,8 +195,9 @@ def find(
 
     Args:
         known: newest ledger row of every path within the listed range; other paths would be reported missing.
-        fingerprint: asked only of new files and of those whose etag changed; raises FileNotFoundError for a file that
-            was removed since the listing, which then counts as not listed.
+        fingerprint: asked only of new files and of those whose etag changed, with their row: that of the row where the
+            content is what it was; raises FileNotFoundError for a file that was removed since the listing, which then
+            counts as not listed.
         generations: what the row says of a folder of which nothing was ingested.
         unread: files that wait again, also unchanged, if they could not be read; None: all.
     """
@@ -197,8 +206,13 @@ def find(
         is_unread = unread is None or file.path in unread
         compared[file.path] = _compare(file, known.get(file.path), fingerprint, unread=is_unread)
     comparisons = [item for item in compared.values() if item is not None]
-    opening = [item for item in comparisons if item.opens(state)]
-    waiting = [item for item in comparisons if item.waits(state.generation, opens=bool(opening))]
+    copied = any(item.is_copy(state.generation) for item in comparisons)
+    opening = [item for item in comparisons if item.opens(state, copied=copied)]
+    is_over = copied and not opening and state.generation <= max(state.swept, 1)
+    waiting = [
+        item for item in comparisons
+        if item.waits(state.generation, opens=bool(opening), joins=not is_over, begins=not copied)
+    ]  # fmt: skip
     paths = {item.file.path for item in waiting}
     inference = infer((item.file for item in waiting), generations) if state.generation == 0 else CERTAIN
     openings = state.openings or inference.openings
@@ -220,7 +234,8 @@ def find(
         unreadable_changes=tuple(_unreadable_since_snapshot(comparisons, paths, state)),
         inference=inference,
         openings=openings,
-        begun_loads=tuple(item.file.path for item in opening if item.begins),
+        begun_loads=tuple(item.file.path for item in opening if item.begins and not copied),
+        unplaced_loads=_unplaced(opening, state),
         reloaded_at=reload.since if opening else "",
         late_loads=() if opening else tuple(_late_loads(waiting, known, state)),
     )
@@ -249,15 +264,26 @@ def _late_loads(waiting: Iterable[_Compared], known: Mapping[str, FileEntry], st
     So may those under names of older generations, where theirs has no load yet, since it began with a missing folder.
     A load by `gddl load` says itself where it begins, and those older than the newest change are of the load before.
     """
-    floor = state.generation_floor[-1] if state.generation_floor else None
     own = [row for row in known.values() if row.kind == "load" and row.generation >= state.generation]
     loads = [item for item in waiting if item.file.kind == "load" and (item.known is None or not own)]
     names = {path.rpartition("/")[2] for path in (*known, *(item.file.path for item in loads))}
-    if state.max_sequence in (None, floor) or FIRST_OF_LOAD in names:
+    if not _has_changes(state) or FIRST_OF_LOAD in names:
         return
     for item in loads:
         if item.file.modified > (state.max_commit_ts or ""):
             yield item.file.path
+
+
+def _has_changes(state: TableState) -> bool:
+    """Whether changes of the current generation were ingested."""
+    return state.max_sequence not in (None, state.generation_floor[-1] if state.generation_floor else None)
+
+
+def _unplaced(opening: Sequence[_Compared], state: TableState) -> tuple[str, ...]:
+    """Load files under new names where nothing but a load was ingested, whose files are gone."""
+    begun = tuple(item.file.path for item in opening if item.begins)
+    is_told = _has_changes(state) or any(path.rpartition("/")[2] == FIRST_OF_LOAD for path in begun)
+    return () if is_told else begun
 
 
 def _unreadable_since_snapshot(
@@ -302,17 +328,22 @@ class _Compared:
 
     @property
     def begins(self) -> bool:
-        """See `with_begun`."""
+        """See `with_begun`; not where a file of the load is there, see `is_copy`."""
         return self.file.begins and (self.changed or (self.known is not None and self.known.rows == 0))
 
-    def opens(self, state: TableState) -> bool:
+    def is_copy(self, generation: int) -> bool:
+        """Whether a load file with rows of the current full load was copied in place: it was not loaded again."""
+        is_load = self.file.kind == "load" and self.known is not None and bool(self.known.rows)
+        return is_load and self.touched_only and self.was_read and self.generation == generation
+
+    def opens(self, state: TableState, *, copied: bool) -> bool:
         """A load of the current generation with new content. An unreadable one never was part of it: it continues.
 
         So does one that begins a load; and without keys the first file of a load that follows changes: rows of these
         are in the load, too.
         """
         known = self.known
-        if self.begins:
+        if self.begins and not copied:
             return True
         if known is None:
             follows = state.keys == () and state.generation > 0
@@ -330,16 +361,21 @@ class _Compared:
         known = self.known
         return known.modified if known is not None and known.reopens else self.file.modified
 
-    def waits(self, generation: int, *, opens: bool) -> bool:
+    def waits(self, generation: int, *, opens: bool, joins: bool, begins: bool) -> bool:
         """New content; or a load written again with the content it had, as part of a newer full load than its row's:
         left out, its rows would be swept with the older generation.
+
+        Args:
+            joins: false: the newest full load is whole, and its files were copied in place with this one.
+            begins: false: files of the current full load are there.
         """
-        if self.known is None or self.changed or self.begins:
+        if self.known is None or self.changed or (self.begins and begins):
             return True
         written_again = self.known.modified != self.file.modified
         current = generation + 1 if opens else generation
         return (
             self.file.kind == "load"
+            and joins
             and written_again
             and self.known.state == "committed"
             and self.known.generation < current
@@ -350,7 +386,7 @@ def _compare(file: LandedFile, known: FileEntry | None, fingerprint: Fingerprint
     if known is not None and known.etag == file.etag:
         return _Compared(file, known, known.fingerprint, unread)
     try:
-        return _Compared(file, known, fingerprint(file), unread)
+        return _Compared(file, known, fingerprint(file, known), unread)
     except FileNotFoundError:
         return None
 

@@ -24,10 +24,10 @@ from spark_jobs.dialects.protocol import (
     Dialect,
     SortOrder,
     applied_columns,
-    declared_texts,
     match,
     resolve_sequence,
     sequence_type,
+    texts_of,
 )
 from spark_jobs.plan.applied_settings import (
     ChangeSettings,
@@ -38,7 +38,7 @@ from spark_jobs.plan.applied_settings import (
 )
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import LATER, STRING, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.source_snapshots import KnownSnapshots, openings_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots, LogServer, openings_of
 from spark_jobs.plan.table_schema import (
     Column,
     LandedGroup,
@@ -69,7 +69,8 @@ class BatchSchema:
         schemas: the ledger's schemas, those of this batch appended where new.
         snapshots: as the batch leaves them in the ledger; None: the table knows none. `truncates` of `table_schema` are
             so, too.
-        found: see `TableState.found`, as the batch leaves it.
+        servers: of MySQL, of each file of the batch.
+        found, typed: see `TableState`, as the batch leaves them.
         missing: see `missing_protected`; empty for a batch without files.
     """
 
@@ -81,7 +82,9 @@ class BatchSchema:
     warnings: tuple[RunWarning, ...] = field(default_factory=tuple)
     new_technical: tuple[Column, ...] = ()
     snapshots: KnownSnapshots | None = None
+    servers: tuple[LogServer, ...] = ()
     found: tuple[str, ...] = ()
+    typed: tuple[str, ...] = ()
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -210,7 +213,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
     data, before = _landed(dialect, groups, technical, stored.data)
     new_technical = _new_technical(stored.data, technical, groups)
     live = _with_named(stored.live, data, (*spec.keys, *sequence, *technical))
-    rules, rules_of_images = _schema_rules(dialect, live)
+    rules, rules_of_images = _schema_rules(dialect, live, texts_of(dialect, state.typed))
     plan = plan_schema(_with_columns(stored.data, new_technical), data, rules)
     images = plan_schema(stored.before, before, rules_of_images)
     ids, known = known.with_groups([group.schema for group in plan.groups])
@@ -238,12 +241,21 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
     return BatchSchema(
         table_schema=table_schema, groups=_planned(groups, (plan, images), ids, applied), plan=plan, before=images,
         schemas=known.schemas, snapshots=state.snapshots,
-        found=found, missing=missing,
+        found=found, missing=missing, typed=_typed(dialect, groups, plan.target, state),
         warnings=(*_of_columns(spec, groups, plan),
                   *_gone(dialect, groups, plan, ids, len(state.schemas), sequence),
                   *(() if total else _order_not_total(groups, sequence[0]))),
         new_technical=new_technical,
     )  # fmt: skip
+
+
+def _typed(dialect: Dialect, groups: Sequence[FileGroup], target: Schema, state: TableState) -> tuple[str, ...]:
+    """See `TableState.typed`."""
+    named = lowered(dialect.options.types)
+    texts = [name for group in groups for name, kind in group.columns if kind == "string" and name in group.declared]
+    read = [name for name in texts if name.lower() in named]
+    columns = {name: target.column(landed_name(name)) for name in (*state.typed, *read)}
+    return tuple(name for name, column in columns.items() if column is not None and column.type != STRING)
 
 
 def _with_named(live: Schema | None, groups: Sequence[LandedGroup], names: Sequence[str]) -> Schema | None:
@@ -256,13 +268,13 @@ def _with_named(live: Schema | None, groups: Sequence[LandedGroup], names: Seque
     return Schema((*live.columns, *new))
 
 
-def _schema_rules(dialect: Dialect, live: Schema | None) -> tuple[SchemaRules, SchemaRules]:
+def _schema_rules(dialect: Dialect, live: Schema | None, texts: tuple[str, ...]) -> tuple[SchemaRules, SchemaRules]:
     """For data columns, and for before images: these become text where their columns may.
 
     Args:
-        live: see `SchemaRules`.
+        live, texts: see `SchemaRules`.
     """
-    spec, texts = dialect.spec, declared_texts(dialect)
+    spec = dialect.spec
     data = SchemaRules(
         evolution=spec.schema_evolution,
         required=spec.keys,

@@ -25,6 +25,10 @@ from spark_jobs.rules.texts import BLANKS
 _MARK = codecs.BOM_UTF8
 
 
+_BACKSLASHES = (
+    "where a backslash is before marks inside of fields, have its writer write them twice instead (Spark: option "
+    "escape='\"') and write the file again"
+)
 _NO_OLDER: Mapping[str, np.ndarray] = MappingProxyType({})
 
 
@@ -56,7 +60,7 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> 
         kind: of the file, `load` or `change`.
 
     Raises:
-        ValueError: as `_with_marks` and `_require_operations`.
+        ValueError: as `_with_marks` and `_with_operations`.
     """
     data = data.removeprefix(_MARK)
     if _is_text(data):
@@ -68,6 +72,19 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> 
     columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in rows.table.columns]
     lines = rows.malformed and _map(rows.malformed, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
     return CsvRows(pa.table(columns, names=rows.table.column_names), lines, rows.older)
+
+
+def require_last_end(data: bytes, form: DmsOptions) -> None:
+    """Refuse a file whose last line may be cut off, and lines behind it with it: DMS ends each line.
+
+    Raises:
+        ValueError: the last line has no end.
+    """
+    if data and not data.endswith(form.csv_row_delimiter.encode()):
+        what = (
+            f"its last line does not end in csv_row_delimiter ({form.csv_row_delimiter!r}), so that it may be cut off"
+        )
+        raise ValueError(f"{what}; deliver the whole file, with an end of its last line where its writer leaves it out")
 
 
 def _rows(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> CsvRows:
@@ -297,7 +314,8 @@ def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions
         what = (
             f"line {lost.line} has a quotation mark that RFC 4180 does not allow, so that it is not known where its row"
         )
-        raise ValueError(f"{what} ends; if the endpoint has Rfc4180=false, set options.csv_quotes: false")
+        raise ValueError(f"{what} ends; if AWS DMS wrote it by Rfc4180=false, set options.csv_quotes: false; "
+                         f"{_BACKSLASHES}")  # fmt: skip
     if form.csv_quotes:
         return
     writer = Writer.of(form, breaks)
@@ -307,7 +325,7 @@ def _require_rule(data: bytes, records: Sequence[QuotedRecord], form: DmsOptions
         why = f"line {first.line} has a quotation mark inside a field, and others are enclosed" if has_others else None
     if why is not None:
         raise ValueError(f"{why}: name Rfc4180 of the endpoint in the metadata row, options.csv_quotes: false where it "
-                         "is false, else true")  # fmt: skip
+                         f"is false, else true; {_BACKSLASHES}")  # fmt: skip
 
 
 def _with_breaks(table: pa.Table, breaks: Mapping[str, str]) -> pa.Table:

@@ -451,7 +451,7 @@ class _Decoder:
         return sound
 
     def _op(self) -> pa.Array:
-        column = match(self.how.names, self.how.dialect.op_column)
+        column = self.how.operations
         if column is None:
             delivered = self._columns.nulls(STRING)
         else:

@@ -101,9 +101,10 @@ class DeliveredColumns:
         return pc.coalesce(values, masked(invalid, STRING, self.how.masks[column]))
 
     def hashed(self, column: str, at: pa.Array) -> pa.Array:
-        """Some values of a column as delivered, hashed."""
-        method = self.how.masks[column]
-        values = masked(self.raw(column).values.take(at), self.how.types[column], method)
+        """Some values of a column, hashed as tables have them; those that don't fit a declared type as delivered."""
+        method, (good, _) = self.how.masks[column], self.delivered(column)
+        raw = masked(self.raw(column).values.take(at), self.how.types[column], method)
+        values = pc.coalesce(good.values.take(at), raw)
         invalid = self.group.invalid.get(column)
         return values if invalid is None else pc.coalesce(values, masked(invalid.take(at), STRING, method))
 

@@ -29,9 +29,9 @@ from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import flat, is_text, sortable, sorted_rows, with_values
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.masks import hashed as masked_text
+from spark_jobs.rules.masks import hashed as hash_of_mask
 from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
-from spark_jobs.rules.texts import BITS, WIDE, as_text, json_writer
+from spark_jobs.rules.texts import BITS, MIDNIGHT, WIDE, as_text, json_writer, plain_number
 
 T = TypeVar("T")
 
@@ -77,8 +77,6 @@ def _without_end(_: str) -> Bound:
 _REAL = ("float", "double")
 EXACT_REAL = 2**53
 """Whole numbers below this are distinguished as doubles."""
-MIDNIGHT = " 00:00:00"
-"""What the text of a time without a zone leaves out, so that it is a date's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +177,7 @@ def _number(given: Decimal, kind: SqlType) -> str | None:
     if isinstance(kind, DecimalType):
         fitted = given.quantize(Decimal(1).scaleb(-kind.scale), context=WIDE)
         fits = fitted == given and len(fitted.as_tuple().digits) <= kind.precision
-        return _plain(fitted) if fits else None
+        return plain_number(fitted) if fits else None
     if given != int(given):
         return None
     # Other doubles have no text that both engines agree on, and don't equal typed text.
@@ -191,12 +189,6 @@ def whole_bounds(kind: SqlType) -> tuple[int, int] | None:
     """Least and greatest value of a type of whole numbers; None: it is none."""
     bits = BITS.get(str(kind))
     return None if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-
-
-def _plain(value: Decimal) -> str:
-    text = format(value, "f")
-    short = text.rstrip("0").rstrip(".") if "." in text else text
-    return "0" if short == "-0" else short
 
 
 def _moment(value: Any) -> datetime:
@@ -355,12 +347,14 @@ class WantedKey:
 
     Attributes:
         kinds: key column to its type.
+        hashed: key columns whose values a mask hashes.
         before_image_prefix: prefix of the columns that hold a row's key before a change; empty: there are none.
     """
 
     kinds: dict[str, SqlType]
     source: dict[str, str]
     stored: tuple[str, ...]
+    hashed: frozenset[str] = frozenset()
     before_image_prefix: str = ""
 
     @classmethod
@@ -388,11 +382,12 @@ class WantedKey:
             text, hashed = given[key.lower()], (method := masks.get(key)) in HASHED
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
-                what = f"the value for {key} is none of its type, {kinds[key]}, that can be named"
+                what = f"the value for {key} is not one of its type, {kinds[key]}"
                 raise FatalError(code, what, where=spec.table, remedy=how_written(key, kinds[key]))
             source[key] = fitted
-            stored.append(masked_text(text.encode(), method) if hashed else fitted)
+            stored.append(hash_of_mask(text.encode(), method) if hashed else fitted)
         return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored),
+                   hashed=frozenset(k for k in table_schema.keys if masks.get(k) in HASHED),
                    before_image_prefix=spec.before_image_prefix or "")  # fmt: skip
 
     def is_in(self, record: str) -> bool:

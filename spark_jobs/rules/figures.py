@@ -159,6 +159,7 @@ class DecodedBatch:
     Attributes:
         change_schemas: schema ids of the groups with changes.
         schema_of: ledger path to schema id.
+        content_of: ledger path to fingerprint, of files whose plan has one of their tag.
         rows_by_footer: rows that the files' footers promise, less `erased` and `filtered`; None: a file has no
             footer.
         erased: rows of erased keys, which were excluded.
@@ -169,6 +170,7 @@ class DecodedBatch:
     figures: Figures
     change_schemas: frozenset[int]
     schema_of: Mapping[str, int] = field(default_factory=dict)
+    content_of: Mapping[str, str] = field(default_factory=dict)
     rows_by_footer: int | None = None
     erased: int = 0
     filtered: int = 0

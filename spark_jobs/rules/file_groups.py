@@ -59,10 +59,18 @@ class FileGroup:
         return dict(self.stated) | declared_types(dict(self.columns), self.dialect)
 
     @cached_property
+    def operations(self) -> str | None:
+        """The column of operations; null when there is none. It comes first where a full load has it under a name of
+        another case: elsewhere that is a column of the source.
+        """
+        found = None if self.kind == "export" else match(self.names, self.dialect.op_column)
+        is_data = self.kind == "load" and found not in (self.dialect.op_column, *self.names[:1])
+        return None if is_data else found
+
+    @cached_property
     def selectable(self) -> tuple[str, ...]:
         """Columns that the row's selection concerns: all but that of operations."""
-        operations = None if self.kind == "export" else match(self.names, self.dialect.op_column)
-        return tuple(name for name in self.names if name != operations)
+        return tuple(name for name in self.names if name != self.operations)
 
     @cached_property
     def selection(self) -> ColumnSelection:
@@ -109,7 +117,7 @@ class FileGroup:
         keys = {landed_name(key).lower() for key in spec.keys}
         sources = {a.source for a in self.plan.actions if a.target.name.lower() in keys}
         order = spec.sequence_by or self.dialect.total_order
-        technical = {match(self.names, name) for name in (self.dialect.op_column, *order)}
+        technical = {self.operations, *(match(self.names, name) for name in order)}
         return frozenset(name for name in sources | technical if name is not None)
 
     @cached_property

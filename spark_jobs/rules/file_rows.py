@@ -33,7 +33,7 @@ from spark_jobs.rules.arrays import (
     with_leaves,
 )
 from spark_jobs.rules.convert import Mask
-from spark_jobs.rules.csv_rows import read_csv, with_carried
+from spark_jobs.rules.csv_rows import read_csv, require_last_end, with_carried
 from spark_jobs.rules.positions import FILE_BITS
 
 _BUFFER = 16 * 1024**2
@@ -289,6 +289,8 @@ def _written(kind: pa.DataType) -> pa.DataType:
 
 def _csv(text: bytes, probed: Probed, form: DmsOptions) -> FileRows:
     names = [name for name, _ in probed.columns]
+    if not probed.is_whole:
+        require_last_end(text, form)
     found = read_csv(text, [name for name in names if name != probed.csv_carried], form, probed.file.kind)
     table, empty = found.table, _empty_texts(found.table)
     if probed.csv_carried is not None:

@@ -42,6 +42,14 @@ UNSEEN = ("U", "D")
 """`FIRST` of a key whose lowest event is an update that did not change its key, or a delete."""
 
 
+def unseen_of(schema: TableSchema) -> tuple[str, ...]:
+    """Those of `UNSEEN` before which a key should be known.
+
+    A row outside the filter, or at the key that an update has left, need not have been there.
+    """
+    return UNSEEN[:1] if schema.spec.where or schema.before_of_key else UNSEEN
+
+
 def carried_names(schema: TableSchema) -> dict[str, str]:
     """Columns that are no keys, each with the column of net changes that says whether an event carries it."""
     return {name: f"{GDDL}__carried_{at}" for at, name in enumerate(schema.columns) if name not in schema.keys}
@@ -132,15 +140,20 @@ def begin_again(events: OrderedEvents, schema: TableSchema) -> np.ndarray:
 
 
 def without_prior(happened: pa.Table, schema: TableSchema, batch_id: str) -> pa.Table:
-    """Keys of updates of a batch that come next after a delete, by all changes of these keys.
+    """Keys of updates of a batch that come next after a delete, by all changes of these keys, and keys that only the
+    batch has changed and whose first change should have had a row.
 
     Args:
         happened: `order.events` of all generations; may hold other keys' too.
     """
     events = ordered(of_rows(of_newest_generation(happened, schema, schema.swept), schema), schema)
     of_batch = np.asarray(pc.equal(gddl_fields(events.rows)["batch_id"], batch_id))[events.at]
-    at = events.at[begin_again(events, schema) & of_batch]
-    return events.rows.select(schema.keys).take(pa.array(at))
+    keys, again = events.rows.select(schema.keys), events.at[begin_again(events, schema) & of_batch]
+    starts = events.starts
+    first = events.at[starts[np.isin(events.op[starts], unseen_of(schema)) & ~events.moved[starts]]]
+    earlier = happened.filter(pc.not_equal(gddl_fields(happened)["batch_id"], batch_id))
+    mine, theirs = table_codes((keys.take(pa.array(first)), earlier), schema.keys)
+    return keys.take(pa.array(np.union1d(again, first[~np.isin(mine, theirs)])))
 
 
 def _moves_deleted(events: OrderedEvents) -> pa.Array:

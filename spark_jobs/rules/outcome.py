@@ -42,6 +42,7 @@ from spark_jobs.rules.fold import (
     carried_names,
     newest_state,
     refolds,
+    unseen_of,
     with_computed,
     without_prior,
 )
@@ -62,10 +63,12 @@ class StoredState:
         replica: rows with the keys, `_gddl`, and the columns of `force_update` and of rescued values; other columns may
             be missing.
         tombstones: keys, `_gddl`, and `FORCED` under `force_update`; None: there is no table of them.
+        merged: an earlier run has committed the batch's rows, and what was there before them is not stored.
     """
 
     replica: pa.Table
     tombstones: pa.Table | None = None
+    merged: bool = False
 
 
 def decide(
@@ -86,7 +89,7 @@ def decide(
         `UNKNOWN_KEY`: the key begins with an update or a delete though nothing is known of it, or an update follows a
             delete (`UPDATE_WITHOUT_PRIOR`);
         `DOUBTFUL`: one of these updates is older than what is stored of the key, so that an earlier batch may have
-            brought the insert before it: all changes of the key tell;
+            brought the insert before it, or the replica has the batch already: all changes of the key tell;
         `MOVE_LOST`: a row was moved to the key while it had another row, and was deleted (`MOVED_ROW_DELETED`);
         where `partial`, the flags of `carried_names`: the row's value replaces the stored one.
     """
@@ -142,6 +145,7 @@ class _Meeting:
         self, net: pa.Table, stored: StoredState, schema: TableSchema, *, partial: bool, refolded: bool
     ) -> None:
         self.net, self.schema, self.partial, self.refolded = net, schema, partial, refolded
+        self._merged = stored.merged and not refolded
         self.replica = _heads(stored.replica, net, schema)
         self.tombstones = _heads(net.slice(0, 0) if stored.tombstones is None else stored.tombstones, net, schema)
         self.op = np.asarray(gddl_fields(net)["op"].to_numpy(zero_copy_only=False), dtype=object)
@@ -272,32 +276,34 @@ class _Meeting:
         return result
 
     def unknown(self) -> np.ndarray:
-        known = self.matched | self.dead | self._vanished
-        # A row outside the filter, or at the key that an update has left, need not have been there.
-        firsts = UNSEEN[:1] if self.schema.spec.where or self.schema.before_of_key else UNSEEN
-        unseen = np.asarray(pc.is_in(self.net.column(FIRST), value_set=pa.array(firsts)))
-        result: np.ndarray = (unseen & ~known) | self._begins_after_delete
+        known = self.dead | self._vanished | (self.matched & (not self._merged))
+        result: np.ndarray = (self._unseen & ~known) | self._begins_after_delete
         return result
 
+    @cached_property
+    def _unseen(self) -> np.ndarray:
+        return np.asarray(pc.is_in(self.net.column(FIRST), value_set=pa.array(unseen_of(self.schema))))
+
     def doubtful(self) -> np.ndarray:
-        """Updates after a delete of keys of which something above the batch's lowest event is stored."""
+        """Updates after a delete of keys of which something above the batch's lowest event is stored; and, where the
+        replica has the batch, all keys that may have been unknown before it."""
         begins, overtaken = self._begins_after_delete, self._overtaken
         if begins.any() and not refolds(self.schema):  # else the lowest events are not compared: few batches have some
             lowest, *stored = orders_of([self._lowest, *self._stored], self.schema)
             overtaken = self._above_lowest(lowest, stored)
-        result: np.ndarray = begins & overtaken
+        result: np.ndarray = (begins & (overtaken | self._merged)) | (self._unseen & ~self.dead & self._merged)
         return result
 
     @cached_property
     def _begins_after_delete(self) -> np.ndarray:
         """An update of the key comes next after a delete: a row was moved there, or its insert is not known.
 
-        Where there is a filter, a row outside it may come in; then only an update of a part is one, for the rest is
-        null.
+        Where the replica has the batch already, each update that comes first may be one. Where there is a filter, a row
+        outside it may come in; then only an update of a part is one, for the rest is null.
         """
         if self.refolded:
             return np.zeros(len(self.op), dtype=bool)
-        deleted, before = self.dead & ~self.matched & ~self.beaten, gddl_fields(self.replica)
+        deleted, before = (self.dead & ~self.matched & ~self.beaten) | self._merged, gddl_fields(self.replica)
         if "deleted" in before and self.replica.num_rows:
             deleted |= self.matched & self.newer & _mask(before["deleted"])[self.at]
         first = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN[0]))

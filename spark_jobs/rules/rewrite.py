@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_identity import derived_of, filter_of
 from airflow_gddl.contract.table_spec import HASHED, lowered
-from spark_jobs.dialects.protocol import Dialect, declared_texts, sequence_type
+from spark_jobs.dialects.protocol import Dialect, sequence_type, texts_of
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import STRING
@@ -41,7 +42,7 @@ from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, holds, outside_filter, recomputed
-from spark_jobs.rules.masks import hashed, masked
+from spark_jobs.rules.masks import hashed, masked, masked_text
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.stored_columns import change_columns
 from spark_jobs.rules.texts import forms
@@ -114,8 +115,9 @@ def plan_rewrite(
     masks = _new_masks(spec, columns, state)
     chosen = select_columns([c.name for c in columns], spec, stored=True)
     prefix = spec.before_image_prefix
-    images = [] if prefix is None else [f"{prefix}{name}" for name in declared_texts(dialect)]
-    given = {**dict.fromkeys(images, "string"), **dialect.options.types}
+    texts = texts_of(dialect, state.typed)
+    images = [] if prefix is None else [f"{prefix}{name}" for name in texts]
+    given = {**dict.fromkeys((*images, *texts), "string"), **dialect.options.types}
     declared = {landed_name(name).lower(): parse_type(kind) for name, kind in given.items()}
     gone = _with_images(drops, spec)
     wanted = [
@@ -411,8 +413,8 @@ def _masked_object(text: str, withheld: Mapping[str, MaskMethod | None]) -> str 
         if known not in withheld:
             members.append(f"{json.dumps(name, ensure_ascii=False)}:{value}")
         elif (method := withheld[known]) in HASHED:
-            decoded = json.loads(value)
-            plain = decoded if isinstance(decoded, str) else value
+            decoded = json.loads(value, parse_float=Decimal)
+            plain = value if decoded is None else masked_text(decoded)
             members.append(f'{json.dumps(name, ensure_ascii=False)}:"{hashed(plain.encode(), method)}"')
     return (
         None

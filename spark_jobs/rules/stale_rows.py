@@ -80,6 +80,6 @@ def stale_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]
     count = len(np.unique(table_codes([keys], schema.keys)[0])) if keys.num_rows else 0
     message = (
         "rows of the replica are older than changes of their keys that are in quarantine; correct the cause and run "
-        "`gddl errors replay`, or give the changes up with `gddl errors dismiss`"
+        "`gddl errors replay`, or give the changes up: `gddl errors list` has the commands"
     )
     return (RunWarning(code=STALE_CODE, message=message, count=count, sample=sample),) if count else ()

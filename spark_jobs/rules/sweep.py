@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -37,14 +39,31 @@ def marks(schema: TableSchema) -> bool:
 
 
 def needed(schema: TableSchema) -> list[str]:
-    """Columns of the replica that `sweepable` needs."""
+    """Columns of the replica that `live_by_generation` needs."""
     return [GDDL] if schema.spec.shard is None else [SHARD_COLUMN, GDDL]
 
 
-def sweepable(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[int, int]:
-    """Live rows of older generations, and all live rows; of a table with several sources, those of the batch's."""
-    rows = of_shard(rows, schema.spec.shard)
-    return _count(_old(rows, generation, None)), _count(alive(rows.column(GDDL)))
+def live_by_generation(rows: pa.Table, schema: TableSchema) -> dict[int, int]:
+    """Number of live rows of each generation; of a table with several sources, of the batch's."""
+    gddl = of_shard(rows, schema.spec.shard).column(GDDL)
+    counts = pc.value_counts(pc.struct_field(gddl.filter(alive(gddl)), "generation")).to_pylist()
+    return {one["values"]: one["counts"] for one in counts if one["values"] is not None}
+
+
+def sweepable(live: Mapping[int, int], generation: int, schema: TableSchema) -> tuple[int, int]:
+    """How many rows the newest full load lacks, and of how many.
+
+    With keys these are the live rows of older generations, of all. Without keys every row of a load is a new one: the
+    load lacks as many rows as it is smaller than what it replaces, the largest of the older generations.
+
+    Args:
+        live: see `live_by_generation`.
+    """
+    older = [count for one, count in live.items() if one < generation]
+    if schema.keys:
+        return sum(older), sum(live.values())
+    replaced = max(older, default=0)
+    return max(0, replaced - sum(live.values()) + sum(older)), replaced
 
 
 def swept(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[pa.Table, int]:

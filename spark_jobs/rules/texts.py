@@ -412,6 +412,17 @@ def as_text(value: Any, kind: SqlType) -> str:
     return value.decode("utf-8") if isinstance(value, bytes) else str(value)
 
 
+MIDNIGHT = " 00:00:00"
+"""What is left out of the text of a time where a date of the same value has that text, too."""
+
+
+def plain_number(value: Decimal) -> str:
+    """Its digits without an exponent, and without zeros that say nothing."""
+    text = format(value, "f")
+    short = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if short == "-0" else short
+
+
 def _moment_text(value: datetime) -> str:
     whole = value.replace(tzinfo=None).isoformat(sep=" ", timespec="seconds")
     return f"{whole}.{value.microsecond:06d}".rstrip("0") if value.microsecond else whole

@@ -43,9 +43,9 @@ def kept_truncates(
 ) -> tuple[Truncate, ...]:
     """Truncates of a table after a batch, in the order of changes; of deliveries of one the first is kept.
 
-    Without a history one before a known one changes nothing (`order.late_truncates`), and is left out.
+    One before a known one changes nothing in the replica (`order.late_truncates`); cuts of the time between need it.
     """
-    delivered = list(delivered) if history else unknown_truncates(known, delivered)
+    delivered = list(delivered)
     every = {(one.generation, one.sequence): one for one in (*reversed(delivered), *known)}
     in_order = tuple(sorted(every.values(), key=place_of))
     return in_order if history else in_order[-MOST_KEPT:]

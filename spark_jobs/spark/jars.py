@@ -126,7 +126,17 @@ def hadoop_version() -> str:
 
 
 def cache_folder() -> Path:
-    return Path(os.environ.get("GDDL_JARS", str(Path.home() / ".cache" / "airflow-gddl")))
+    """
+    Raises:
+        FatalError: `DELTA_MISSING`: the user of this process has no folder.
+    """
+    if "GDDL_JARS" in os.environ:
+        return Path(os.environ["GDDL_JARS"])
+    home = os.path.expanduser("~")  # noqa: PTH111 - it leaves ~ where a user has no home, as Airflow and boto3 do
+    if home == "~":
+        what = f"there is no place for JARs: HOME is not set, and the user {os.getuid()} has no name"
+        raise FatalError("DELTA_MISSING", what, remedy="set HOME or GDDL_JARS to a folder that this user can write")
+    return Path(home, ".cache", "airflow-gddl")
 
 
 def fetch(jars: Path, scratch: Path, bundle: JarSet) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import importlib.resources
 import io
 import os
+import pwd
 import shlex
 import sys
 import threading
@@ -22,7 +23,7 @@ from pyspark.errors import AnalysisException, PySparkRuntimeError
 from pyspark.sql import SparkSession, SQLContext
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.java import JAVA_REMEDY, find_java, java_program
+from airflow_gddl.contract.java import find_java, java_program
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
@@ -299,6 +300,21 @@ def configure(session: SparkSession, settings: Mapping[str, str], pause: float =
                 time.sleep(pause)
 
 
+def _why_java_ended(settings: SessionSettings) -> str:
+    """What to do where a Java that works ended as Spark's."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        return (
+            f"Hadoop in Spark needs a user with a name: add one for the number {os.getuid()} to /etc/passwd of the "
+            "image, or run as another user; or write `tasks: processes` in the tier, which needs no Java"
+        )
+    return (
+        f"the job's log has what Java said; where the machine has less memory than {settings.memory}, write a smaller "
+        "`memory` in the tier of gddl.yaml"
+    )
+
+
 def scratch_of(session: SparkSession) -> Path | None:
     """The folder of temporary files of a session whose Java process was started here; null of one that was not."""
     scratch = Path(session.conf.get("spark.gddl.scratch", "") or "")
@@ -318,8 +334,11 @@ def _embedded(settings: SessionSettings) -> SparkSession:
             session = builder.getOrCreate()
     except PySparkRuntimeError as error:
         find_java(os.environ)  # an old or broken one is the usual reason
-        what = f"the Java gateway did not start: {error}"
-        raise FatalError("JAVA_MISSING", what, remedy=JAVA_REMEDY) from error
+        raise FatalError(
+            "CLUSTER_UNUSABLE",
+            f"Spark's Java process has ended at its start: {error}",
+            remedy=_why_java_ended(settings),
+        ) from error
     if settings.s3:
         compile_into(class_folder(jars.cache_folder()), session)
     if not settings.verbose:

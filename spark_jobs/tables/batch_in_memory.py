@@ -297,7 +297,8 @@ class AppendedInMemory(_WholeBatchWork):
         net = net_changes(events(self.changes, schema), schema, partial=partial)
         keys = net.select(schema.keys)
         matches = self._stored_rows(net, partial=partial)
-        stored = StoredState(replica=matches.rows, tombstones=self._stored_tombstones(keys))
+        merged = self.batch_context.has_made(self.batch_context.layout.replica, MERGE)
+        stored = StoredState(replica=matches.rows, tombstones=self._stored_tombstones(keys), merged=merged)
         outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
         return DecisionInMemory(batch_context=self.batch_context, keys=keys, matches=matches, outcome=outcome)
 

@@ -125,6 +125,7 @@ class Decoding:
             figures=figures_of(whole, schema.table_schema, distinct),
             change_schemas=frozenset(g.schema_id for g in groups if g.kind == "change"),
             schema_of={f.file.path: g.schema_id for g, members in zip(groups, files, strict=False) for f in members},
+            content_of={file.file.path: file.content for group in files for file in group if file.content},
             rows_by_footer=None if footers is None else footers - whole.erased - whole.filtered - len(whole.truncates),
             erased=whole.erased,
             filtered=whole.filtered,
@@ -180,7 +181,8 @@ def with_snapshots(
     require_distinct_ids(spec, known)
     return replace(
         schema, snapshots=replace(known, merged=not follows),
-        warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_names(spec, known)),
+        servers=tuple(server for mark in marks for server in mark.servers),
+        warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_names(spec, known, was)),
         table_schema=replace(schema.table_schema, openings=known.openings),
     )  # fmt: skip
 
@@ -260,17 +262,22 @@ def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
     return (RunWarning(code="SHARDS_SHARE_KEYS", message=message, count=len(known.shards), sample=known.shards[:5]),)
 
 
-def of_names(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
-    """Warnings about events that come from several places, where a key may stand for another row in each."""
-    return (*of_shards(spec, known), *of_connectors(spec, known))
+def of_names(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> tuple[RunWarning, ...]:
+    """Warnings about events that come from several places, where a key may stand for another row in each.
+
+    Args:
+        was: what was known before the batch.
+    """
+    return (*of_shards(spec, known), *of_connectors(spec, known, was))
 
 
-def of_connectors(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
-    """Warning about events of several connectors, one after the other, whose rows need not be those of one table."""
+def of_connectors(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> tuple[RunWarning, ...]:
+    """Warning about a connector that follows others, whose rows need not be those of the same table."""
     tables = Counter(stream.table for stream in known.streams)
-    if not _may_share_keys(spec) or max(tables.values(), default=0) < 2:
-        return ()
     names = sorted({stream.connector for stream in known.streams})
+    are_new = was is None or not set(names) <= {stream.connector for stream in was.streams}
+    if not are_new or not _may_share_keys(spec) or max(tables.values(), default=0) < 2:
+        return ()
     message = (
         "events of one table come from several connectors; where these capture different servers, rows with equal keys "
         "overwrite each other: load them as shards; `options: {source_tables: several}` says that they do not"

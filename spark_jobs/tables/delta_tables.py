@@ -29,7 +29,7 @@ from spark_jobs.tables.data_files import (
     without,
 )
 from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, keep_log_short, user_metadata
-from spark_jobs.tables.places import DeclinedError, InProcess, Place, TaskBounds
+from spark_jobs.tables.places import InProcess, Place, TaskBounds, UnreadableLogError
 from spark_jobs.tables.replayed_log import DamagedLogError, KnownLogs, ReplayedLog
 from spark_jobs.tables.snapshots import (
     CLUSTERING,
@@ -184,7 +184,7 @@ class Tables:
         try:
             return self._logs.newest(path)
         except DamagedLogError as error:
-            raise DeclinedError(str(error)) from error
+            raise UnreadableLogError(str(error)) from error
 
     def recall(self, path: str, log: ReplayedLog | None) -> None:
         """See `TableLogs.recall`."""
@@ -199,7 +199,7 @@ class Tables:
         try:
             commits = self._logs.commits_since(path, version)
         except DamagedLogError as error:
-            raise DeclinedError(str(error)) from error
+            raise UnreadableLogError(str(error)) from error
         if commits is None:
             return self.log.since(path, version)
         return [delta_log.commit_of(number, commit) for number, commit in enumerate(commits, version + 1)]

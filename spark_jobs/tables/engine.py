@@ -58,7 +58,7 @@ class TableWork(Protocol):
         ...
 
     def sweepable(self) -> tuple[int, int]:
-        """Number of live rows of older generations, and of all live rows of the replica."""
+        """How many rows the newest full load lacks, and of how many live rows of the replica."""
         ...
 
     def sweep(self) -> MainCounts:
@@ -253,14 +253,18 @@ class Maintenance(Protocol):
 
 
 class Eraser(Protocol):
-    """Removes one key from tables. Idempotent; counts are rows.
+    """Removes one key from tables. Idempotent; counts are rows, and `counted` gets them before they go.
 
     `key`: its parts as `erasure.key_text` writes them, in the order of `table_schema.keys`.
     """
 
-    def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int: ...
+    def remove_key(
+        self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[int], None] = ...
+    ) -> int: ...
 
-    def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
+    def remove_changes(
+        self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[ChangesErased], None]
+    ) -> ChangesErased:
         """Remove a key's rows from the change table, in one commit.
 
         An update that moved a row to this key becomes the delete of its old key: without it the old
@@ -268,7 +272,7 @@ class Eraser(Protocol):
         """
         ...
 
-    def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
+    def remove_records(self, path: str, holds: Callable[[str], bool], counted: Callable[[int], None]) -> int:
         """Rows of the errors table whose record, JSON text, `holds` the key."""
         ...
 
@@ -352,6 +356,10 @@ class TableLogs(Protocol):
 
     def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
         """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
+        ...
+
+    def forget_all(self) -> None:
+        """Drop what is known of tables that another writer may have changed."""
         ...
 
     def last_transaction(self, path: str, app: str) -> int:

@@ -151,24 +151,37 @@ wants to know, as JSON. Sent to tasks."""
 _NOTE = "note"
 
 
-def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False) -> int:
+Counted = Callable[[list[Any]], None]
+"""Gets the notes of all files before they are changed."""
+
+
+def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False, counted: Counted | None = None) -> int:
     """Remove the rows of the mask; returns their number. Files without any are unchanged.
 
     Args:
         dry_run: only count.
+        counted: see `change_rows`.
     """
-    return sum(change_rows(tables, path, _Hits(hit), dry_run=dry_run))
+    return sum(change_rows(tables, path, _Hits(hit), dry_run=dry_run, counted=counted))
 
 
-def change_rows(tables: Tables, path: str, change: Change, *, dry_run: bool = False) -> list[Any]:
-    """Remove rows and add others; returns the notes of all files. Files without any are unchanged."""
+def change_rows(
+    tables: Tables, path: str, change: Change, *, dry_run: bool = False, counted: Counted | None = None
+) -> list[Any]:
+    """Remove rows and add others; returns the notes of all files. Files without any are unchanged.
+
+    Args:
+        counted: called with the notes before the commit; None: nothing has to know them.
+    """
     source = Source.of(tables.existing(path), lambda rows: rows, to_write=True)
     rule = _Change(change, output_of(tables, path, (), tables.moment * 1000))
     reports = [json.loads(report) for report in by_file(tables, {_ROWS: source}, rule)]
-    removed = deleted(reports, source)
+    removed, notes = deleted(reports, source), [report[_NOTE] for report in reports]
+    if counted is not None:
+        counted(notes)
     if removed and not dry_run:
         tables.commit(path, Write(written=written(reports)[0], deleted=removed))
-    return [report[_NOTE] for report in reports]
+    return notes
 
 
 @dataclass(frozen=True)
@@ -214,6 +227,10 @@ class _Placed:
 _SAMPLE = 5
 
 
+def _unheard(count: int) -> None:
+    """For rows whose number nobody has to know before they go."""
+
+
 @dataclass(frozen=True)
 class TablesEraser:
     """See `Eraser`.
@@ -225,26 +242,37 @@ class TablesEraser:
     tables: Tables
     purge: Callable[[str], None]
 
-    def remove_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> int:
-        removed = change_rows(self.tables, path, _Rows(table_schema, key))
+    def remove_key(
+        self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[int], None] = _unheard
+    ) -> int:
+        removed = change_rows(self.tables, path, _Rows(table_schema, key), counted=lambda notes: counted(sum(notes)))
         self.purge(path)
         return sum(removed)
 
-    def remove_changes(self, path: str, table_schema: TableSchema, key: tuple[str, ...]) -> ChangesErased:
-        done = ChangesErased()
-        for removed, images, others in change_rows(self.tables, path, _Changes(table_schema, key)):
-            named = dict.fromkeys((*done.others, *map(tuple, others)))
-            done = ChangesErased(removed=done.removed + removed, images=done.images + images,
-                                 others=tuple(named)[:_SAMPLE])  # fmt: skip
-        self.purge(path)
-        return done
+    def remove_changes(
+        self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[ChangesErased], None]
+    ) -> ChangesErased:
+        found: list[ChangesErased] = []
 
-    def remove_records(self, path: str, holds: Callable[[str], bool]) -> int:
+        def sum_up(notes: list[Any]) -> None:
+            done = ChangesErased()
+            for removed, images, others in notes:
+                named = dict.fromkeys((*done.others, *map(tuple, others)))
+                done = ChangesErased(removed=done.removed + removed, images=done.images + images,
+                                     others=tuple(named)[:_SAMPLE])  # fmt: skip
+            found.append(done)
+            counted(done)
+
+        change_rows(self.tables, path, _Changes(table_schema, key), counted=sum_up)
+        self.purge(path)
+        return found[0]
+
+    def remove_records(self, path: str, holds: Callable[[str], bool], counted: Callable[[int], None]) -> int:
         def hit(rows: pa.Table) -> pa.Array:
             records = rows.column("record").to_pylist()
             return pa.array([record is not None and holds(record) for record in records], pa.bool_())
 
-        removed = remove_rows(self.tables, path, hit)
+        removed = remove_rows(self.tables, path, hit, counted=lambda notes: counted(sum(notes)))
         self.purge(path)
         return removed
 

@@ -224,3 +224,7 @@ class DeclinedError(Exception):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(reason)
+
+
+class UnreadableLogError(DeclinedError):
+    """The log of a table can't be replayed."""

@@ -90,13 +90,17 @@ class RebuildSteps(Protocol[S]):
         """Changes from which tables are derived; called after `changes`."""
         ...
 
-    def tombstones(self, source: S) -> None: ...
+    def tombstones(self, source: S) -> None:
+        """Replace the tombstones, if the row has keys or the table is there; as `history`."""
+        ...
 
     def replica(self, source: S) -> int:
         """Replace the replica; returns its number of rows."""
         ...
 
-    def history(self, source: S) -> None: ...
+    def history(self, source: S) -> None:
+        """Replace the history; one that the row no longer asks for, too, so that it holds nothing that others lack."""
+        ...
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
@@ -105,18 +109,15 @@ class RebuildSteps(Protocol[S]):
 
 def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
     """See `RebuildWork.swap`."""
-    schema = steps.request.table_schema
     added = steps.changes()
     report("append")
     source = steps.source()
-    if schema.keys:
-        steps.tombstones(source)
-        report("tombstones")
+    steps.tombstones(source)
+    report("tombstones")
     rows = steps.replica(source)
     report("replica")
-    if schema.spec.history and schema.keys:
-        steps.history(source)
-        report("history")
+    steps.history(source)
+    report("history")
     steps.errors()
     report("quarantine")
     return Rebuilt(rows=rows, changes_added=added)
@@ -353,8 +354,8 @@ class _Derive:
         }
         reports = {}
         for step, output in self.outputs.items():
-            derived, before = rules[step](), rows.get(f"{BEFORE} {step}")
-            made, kind = derived, output.target.schema
+            kind, before = output.target.schema, rows.get(f"{BEFORE} {step}")
+            made = derived = rules[step]() if schema.keys or step == MERGE else kind.empty_table()
             if schema.spec.shard is not None and before is not None:
                 others = not_of_shard(by_name(before, kind), schema.spec.shard)
                 made = pa.concat_tables([by_name(derived, kind), others])
@@ -638,12 +639,15 @@ class Rebuild:
         }
 
     def _definitions(self) -> dict[str, TableDefinition]:
-        """Tables that follow from the changes, by the step that replaces them."""
+        """Tables that follow from the changes, by the step that replaces them.
+
+        Those that the row no longer asks for are among them, since masks hold in each table: without keys, empty.
+        """
         schema, layout, tier = self.table_schema, self.request.live.layout, self.request.live.tier
         by_step = {MERGE: table_definition.replica(schema, layout.replica, tier)}
-        if schema.keys:
+        if schema.keys or self.tables.exists(layout.tombstones):
             by_step[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
-        if schema.keys and schema.spec.history:
+        if (schema.keys and schema.spec.history) or self.tables.exists(layout.history):
             by_step[HISTORY] = table_definition.history(schema, layout.history, tier)
         return by_step
 

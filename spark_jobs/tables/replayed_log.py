@@ -12,6 +12,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -281,7 +282,8 @@ class KnownLogs:
 
 Trust = Literal["recalled", "made", "read"]
 """Why a version is known: an earlier run left it, it was committed here, or no later one was found."""
-_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, OSError, pa.ArrowException)
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, pa.ArrowException)
+_DAMAGED = (*_UNREADABLE, OSError)
 
 
 def _damaged(error: Exception) -> DamagedLogError:
@@ -289,22 +291,66 @@ def _damaged(error: Exception) -> DamagedLogError:
 
 
 def _replayed(storage: Storage, table: str, version: int | None) -> ReplayedLog | None:
+    """By the newest checkpoint; where that can't be read, by an earlier one and all commits since."""
     folder = join(table, "_delta_log")
-    names, start, parts = _started(storage, folder, version)
+    names, newest, parts = _started(storage, folder, version)
+    try:
+        return _replayed_from(storage, folder, version, names, newest, parts)
+    except _UNREADABLE as error:
+        if newest < 0:
+            raise
+        names, start, first = _names(storage, folder, ""), newest, error
+    while start >= 0:
+        start, parts = _checkpoint(names, start - 1)
+        with suppress(*_UNREADABLE):
+            log = _replayed_from(storage, folder, version, names, start, parts)
+            if log is not None and log.version >= newest:
+                return log
+    raise first
+
+
+def drop_damaged_checkpoints(storage: Storage, table: str) -> None:
+    """Remove the newest checkpoint if it can't be read, and what names it, of a log that `replayed` reads without it.
+
+    Other readers don't look for another one.
+    """
+    folder = join(table, "_delta_log")
+    pointed = pointed_version(read_if_there(storage, join(folder, POINTER)))
+    _, start, parts = _started(storage, folder, None)
+    try:
+        for name in parts:
+            for _ in _checkpointed(storage, folder, name, _KINDS):
+                pass
+    except _UNREADABLE:
+        storage.delete(join(folder, POINTER), *(join(folder, name) for name in parts))
+    else:
+        if pointed is not None and pointed > start:
+            storage.delete(join(folder, POINTER))
+
+
+def _replayed_from(
+    storage: Storage, folder: str, version: int | None, names: Sequence[str], start: int, parts: Sequence[str]
+) -> ReplayedLog | None:
     numbers = [int(match[1]) for name in names if (match := COMMIT.fullmatch(name))]
     wanted = sorted(n for n in numbers if n > start and (version is None or n <= version))
     if start < 0 and not wanted:
         return None
     log = _Replay(ReplayedLog(version=-1))
     for name in parts:
-        log.take(_checkpointed(storage, folder, name, _KINDS))
+        try:
+            log.take(_checkpointed(storage, folder, name, _KINDS))
+        except _UNREADABLE as error:
+            raise ValueError(f"checkpoint {name} can't be read: {str(error).partition(chr(10))[0]:.200}") from error
     commit, expected = b"", start
     for number in wanted:
         expected += 1
         if number != expected:
             raise ValueError(f"commit {expected} is missing")
         commit = storage.read(join(folder, f"{number:020d}.json"))
-        log.take(map(json.loads, commit.splitlines()))
+        try:
+            log.take(map(json.loads, commit.splitlines()))
+        except _UNREADABLE as error:
+            raise ValueError(f"commit {number:020d}.json can't be read: {error}") from error
     ended = log.result(expected)
     if not ended.metadata or not ended.protocol:
         raise ValueError("it has no metadata or no protocol")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -15,6 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features import ROW_TRACKING
 from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -46,7 +48,8 @@ _REFUSED_SETTINGS = (
     "delta.enableincommittimestamps",
 )
 _WIDENS = "delta.enabletypewidening"
-_REFUSED_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants", "delta.columnMapping")
+_REFUSED_COLUMNS = ("delta.generationExpression", "delta.identity", "delta.invariants", "delta.columnMapping",
+                    "__CHAR_VARCHAR_TYPE_STRING", "__COLLATIONS")  # fmt: skip
 _HARMLESS = {"", "false", "none"}
 # Settings whose requirements on writers this engine meets.
 _CREATABLE = {
@@ -197,6 +200,9 @@ class DataFile:
         return tuple((name, value_text(value)) for name, value in self.values.items())
 
 
+_ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+
+
 @dataclass(frozen=True)
 class TableSnapshot:
     """A table at a version."""
@@ -207,7 +213,15 @@ class TableSnapshot:
     storage: Storage
 
     def opened(self) -> DeltaTable:
-        """This version of the table, opened by `deltalake`."""
+        """This version of the table, opened by `deltalake`.
+
+        Raises:
+            FatalError: `ROOT_UNUSABLE`: `deltalake` would open, and clean up, another folder.
+        """
+        if _ESCAPE.search(self.path):
+            what = f"{self.path} has a percent sign before two hexadecimal digits, which deltalake reads as one sign"
+            remedy = "rename the folder of the lake, or copy its prefix, and name it so in `lake`; loads work without"
+            raise FatalError("ROOT_UNUSABLE", what, remedy=remedy)
         options = self.storage.options_of(self.path)
         return DeltaTable(table_url(self.path), version=self.log.version, storage_options=options)
 

@@ -117,6 +117,9 @@ class SparkTables:
     def known_log(self, path: str) -> ReplayedLog | None:  # noqa: ARG002 - as above
         return None
 
+    def forget_all(self) -> None:
+        """Nothing is kept: Delta on Spark looks again at each use."""
+
     def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
         return self.log.since(path, version)
 

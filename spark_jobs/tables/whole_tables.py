@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -325,10 +326,12 @@ class TableWriter:
 
     def sweepable(self) -> tuple[int, int]:
         context = self.batch_context
-        rule = _CountVanishing(context.table_schema, context.plan.generation)
+        rule = _CountLive(context.table_schema)
         replica = Source.of(self._replica, as_they_are, sweep.needed(context.table_schema))
-        counts = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
-        return sum(old for old, _ in counts), sum(live for _, live in counts)
+        live: Counter[int] = Counter()
+        for report in by_file(context.tables, {REPLICA: replica}, rule):
+            live.update(dict(json.loads(report)))
+        return sweep.sweepable(live, context.plan.generation, context.table_schema)
 
     @property
     def _replica(self) -> TableSnapshot:
@@ -382,14 +385,13 @@ class TableWriter:
 
 
 @dataclass(frozen=True)
-class _CountVanishing:
-    """Live rows of older generations, and all live rows; sent to tasks."""
+class _CountLive:
+    """Live rows by generation; sent to tasks."""
 
     schema: TableSchema
-    generation: int
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(sweep.sweepable(rows[REPLICA], self.generation, self.schema)).encode()
+        return json.dumps([*sweep.live_by_generation(rows[REPLICA], self.schema).items()]).encode()
 
 
 @dataclass(frozen=True)

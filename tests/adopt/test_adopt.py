@@ -351,6 +351,21 @@ def test_refusals_write_nothing(lake: Lake, name: str) -> None:
     assert not Path(lake.layout(spec).changes).exists()
 
 
+@pytest.mark.parametrize("note", ["__CHAR_VARCHAR_TYPE_STRING", "__COLLATIONS"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_columns_whose_notes_mean_more_than_their_type_are_refused(lake: Lake, note: str, nested: bool) -> None:
+    spec = spec_of()
+    noted = pa.field("w", pa.string(), metadata={note: "char(5)"})
+    column = pa.field("s", pa.struct([noted])) if nested else noted
+    rows = pa.table({"id": pa.array([1], pa.int32())}).append_column(column, pa.nulls(1, column.type))
+    write_deltalake(lake.layout(spec).replica, rows)
+    landed(lake, spec)
+    found = lake.result(spec, adopting()).error
+    assert found is not None
+    assert (found.code, note in found.message) == ("ADOPT_REFUSED", True)
+    assert DeltaTable(lake.layout(spec).replica).version() == 0
+
+
 def test_without_a_table_there_is_nothing_to_adopt(lake: Lake) -> None:
     spec = spec_of()
     landed(lake, spec)

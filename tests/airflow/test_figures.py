@@ -50,18 +50,24 @@ def test_lag_is_not_held_against_freshness(monkeypatch: pytest.MonkeyPatch, capl
     """It grows while the source is quiet; a table that was just loaded is late if its run took too long."""
     sent: dict[str, float] = {}
     monkeypatch.setattr(reporting, "gauge", lambda name, value, tags: sent.update({f"{name} {tags['table']}": value}))
-    specs = {f"s.{name}": TableSpec(table=f"s.{name}", keys=("id",), freshness="1m") for name in ("a", "b", "c", "d")}
+    specs = {f"s.{name}": TableSpec(table=f"s.{name}", keys=("id",), freshness="1m") for name in "abcdef"}
     reporter = Reporter(logging.getLogger("figures"), specs)
     quiet = Freshness(commit_ts="2024-01-01T00:00:00Z", lag_seconds=962.0)
     reporter.on_result(JobResult(table="s.a", status="succeeded", freshness=quiet, seconds=3))
     reporter.on_result(JobResult(table="s.b", status="succeeded", freshness=quiet, seconds=61))
     reporter.on_result(JobResult(table="s.c", status="skipped", freshness=quiet))
     reporter.on_result(JobResult(table="s.d", status="failed", seconds=3))
+    held = Freshness(waiting_since="2024-01-01T00:00:00+00:00")
+    for name, status in (("e", "succeeded"), ("f", "skipped")):
+        reporter.on_result(JobResult(table=f"s.{name}", status=status, freshness=held, seconds=3))
+    assert (sent["gddl.late s.e"], sent["gddl.late s.f"]) == (1, 1), "whether or not a run finds work"
     assert (sent["gddl.lag_seconds s.a"], sent["gddl.late s.a"], sent["gddl.late s.b"]) == (962.0, 0, 1)
     assert not {"gddl.late s.c", "gddl.late s.d"} & set(sent), "nothing is known of them here; gddl_watch sends it"
     assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
-        "s.b is late: its run took 61 s, longer than its freshness, 1m"
-    ]
+        "s.b is late: its run took 61 s, longer than its freshness, 1m",
+        *(f"s.{name} is late: what has landed since {held.waiting_since} is not applied, and its freshness is 1m"
+          for name in "ef"),
+    ]  # fmt: skip
 
 
 def test_a_long_job_is_logged_every_thirty_seconds(caplog: pytest.LogCaptureFixture) -> None:

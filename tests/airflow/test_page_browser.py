@@ -224,6 +224,7 @@ def test_rows_in_quarantine_show_their_values_and_no_masked_ones(pages: Any) -> 
     assert MASKED not in page.content()
     in_the_browsers_zone = held.locator("td, th").filter(has_text="2023-11-14\u00a022:00:00")
     expect(in_the_browsers_zone).to_have_count(3)
+    assert held.locator("li.remedy code").all_inner_texts() == ["gddl rebuild --table shop.orders"]
     held.get_by_role("button", name="CAST_FAILED 1").click()
     held.get_by_text("1 row", exact=True).wait_for()
     expect(held.locator("tr.message")).to_have_count(1)

@@ -239,6 +239,9 @@ def test_a_connection_without_a_web_address_is_refused(host: str) -> None:
 
 def test_a09_freshness_is_a_deadline_where_airflow_has_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.rows("{table: shop.a, keys: [id], size: large, freshness: 30m}", "{table: shop.b, keys: [id], freshness: 5m}")
+    if capabilities.clear_fails_with_deadlines():
+        assert [getattr(dag, "deadline", None) for dag in build_dags().values()] == [None, None]
+        monkeypatch.setattr(capabilities, "clear_fails_with_deadlines", lambda: False)
     dags = build_dags()
     deadlines = getattr(dags["gddl.shop.a"], "deadline", None)
     if hasattr(airflow.sdk, "DeadlineAlert"):

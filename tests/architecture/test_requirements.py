@@ -14,7 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from airflow_gddl.contract.spark_versions import JOB_PACKAGES, check_pair, delta_of_packages
+from airflow_gddl.contract.spark_versions import JOB_PACKAGES, check_pair, delta_of_packages, series
 from airflow_gddl.runners.databricks.settings import DatabricksSettings
 from airflow_gddl.runners.glue.settings import GlueSettings
 
@@ -95,8 +95,16 @@ def test_packages_that_gddl_check_asks_for_come_with_their_extra() -> None:
     assert set(JOB_PACKAGES) <= {requirement.name for requirement in asked("spark")}
 
 
-# What the releases on PyPI ask for themselves, as of 2026-11-23.
-PYSPARKS = ("4.0.0", "4.0.1", "4.0.2", "4.0.5", "4.1.0", "4.1.1", "4.1.2", "4.1.4", "4.2.0", "4.2.1", "4.3.0")
+def test_pandas_is_one_that_spark_supports() -> None:
+    """PySpark up to 4.2 warns of pandas 3; a fresh installation without the lock took it."""
+    for extra in ("spark", "local", "first", "test"):
+        (bound,) = {str(each.specifier) for each in asked(extra) if each.name == "pandas"}
+        assert (SpecifierSet(bound).contains("2.3.3"), SpecifierSet(bound).contains("3.0.0")) == (True, False)
+
+
+# What the releases on PyPI ask for themselves, as of 2026-11-30.
+PYSPARKS = ("4.0.0", "4.0.1", "4.0.2", "4.0.3", "4.0.4", "4.0.5", "4.1.0", "4.1.1", "4.1.2", "4.1.3", "4.1.4",
+            "4.2.0", "4.2.1", "4.3.0")  # fmt: skip
 DELTAS = {"4.0.0": ">=4.0.0", "4.0.1": ">=4.0.0", "4.1.0": ">=4.0.1", "4.2.0": ">=4.0.1,<=4.1.1"} | dict.fromkeys(
     ("4.3.0", "4.3.1"), ">=4.0.1,<=4.1.1"
 ) | dict.fromkeys(("4.4.0", "4.4.1"), ">=4.0.1,<=4.2.0")  # fmt: skip
@@ -111,7 +119,7 @@ def test_whatever_is_resolved_first_the_extra_gives_a_pair_that_fits() -> None:
     """Every pair that the packages' own metadata allows, since pins of other packages may exclude the newest of either.
     Open bounds gave uv pyspark 4.3.0 with delta-spark 4.1.0, whose own bound has no upper end."""
     sparks, deltas = allowed("pyspark", PYSPARKS), allowed("delta-spark", DELTAS)
-    assert (sparks[-1], deltas[-1]) == ("4.2.0", "4.4.1")
+    assert (sparks[-1], deltas[-1]) == ("4.2.1", "4.4.1"), "Spark 4.3 has no Delta yet"
     pairs = [(spark, delta) for spark in sparks for delta in deltas if SpecifierSet(DELTAS[delta]).contains(spark)]
     assert len(pairs) > 30
     for spark, delta in pairs:
@@ -123,7 +131,8 @@ def test_the_lanes_are_within_the_bounds_and_fit() -> None:
     """Lock, floors and lanes of other Sparks; the newest are played by the workflow `newest.yml`."""
     makefile = (ROOT / "Makefile").read_text()
     pairs = re.findall(r"pyspark==(\S+) delta-spark==(\S+)", makefile)
-    assert len(pairs) == 3
+    newest = {series(spark): spark for spark in allowed("pyspark", PYSPARKS)}
+    assert set(newest.values()) <= {spark for spark, _ in pairs}, "a lane has the newest patch of each series"
     for extra in ("demo", "dev"):
         pairs += [(*locked(extra)["pyspark"], *locked(extra)["delta-spark"])]
     for spark, delta in pairs:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild, Reload, Run
-from airflow_gddl.contract.consistent_cut import cut_path
+from airflow_gddl.contract.consistent_cut import cut_path, time_place
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -24,6 +24,7 @@ from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.rules.row_digest import rows_digest, together
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.examples import at_random
 from tests.harness.lake import TIER, Lake
 from tests.harness.landing import write
@@ -410,6 +411,23 @@ def test_masked_and_excluded_columns_stay_so(lake: Lake) -> None:
     assert all(row["name"] != "x" and "secret" not in row for row in rows)
 
 
+@pytest.mark.parametrize("repair", [Rebuild(), Reload(confirmed=True)])
+def test_cuts_that_keep_clear_values_are_named(repair: Rebuild | Reload, lake: Lake) -> None:
+    service, spec = Service(lake), ORDERS
+    service.load(spec, {0: 0}, name=["x"])
+    service.change(spec, [(at(1), "I", 1, 10)], name=["x"])
+    service.change(spec, [(at(2), "I", 2, 10)], name=["x"])
+    lake.done(spec)
+    cuts_of(lake, spec).make("first", at(1).isoformat())
+    assert [w for w in lake.done(spec, JobOptions(action=repair)).warnings if w.code == "CUTS_UNMASKED"] == []
+    masked = replace(spec, mask={"name": "hash"})
+    (warning,) = lake.done(masked, JobOptions(action=repair)).warnings
+    assert (warning.code, warning.count, warning.sample) == ("CUTS_UNMASKED", 1, ("first",))
+    assert {row["name"] for row in cuts_of(lake, masked).rows(cuts_of(lake, masked).stored("first"), "s.orders")} == {
+        "x"
+    }
+
+
 def test_rows_that_were_read_from_the_source_again_are_refused(lake: Lake, service: Service) -> None:
     """They are later than the place that they have."""
     service.change(ORDERS, [(at(20), "U", 1, 11)])
@@ -418,7 +436,7 @@ def test_rows_that_were_read_from_the_source_again_are_refused(lake: Lake, servi
     service.change(ORDERS, [(at(30), "I", 3, 1)])
     lake.done(ORDERS)
     code, message = refused(lake, at(25).isoformat(), ORDERS)
-    assert (code, "gddl resync" in message) == ("CUT_BEFORE_LOAD", True)
+    assert (code, "by a resync" in message) == ("CUT_BEFORE_LOAD", True)
     assert cuts_of(lake, ORDERS).make("before", at(2).isoformat()).tables[0].rows == 2
 
 
@@ -561,3 +579,74 @@ def _land(service: Service, lake: Lake, specs: dict[str, TableSpec], waiting: di
             service.change(spec, waiting[name])
             lake.done(spec)
         waiting[name] = []
+
+
+def _truncated(lake: Lake, *when: datetime | None) -> TableSpec:
+    """Two accounts, of which the first changes at 1 and 7; a file for each truncate, in this order."""
+    spec, service = replace(ACCOUNTS, truncate="apply"), Service(lake)
+    service.load(spec, {1: 100, 2: 100})
+    for service.sequence in (1, 7):  # which the service counts on
+        service.change(spec, [(at(service.sequence), "I", 2 + service.sequence, 30)])
+    lake.done(spec)
+    for time in when:
+        sequence = 5 if time is None else int((time - at(0)).total_seconds())
+        table = pa.table({
+            "Op": ["T", "I"], "AR_H_CHANGE_SEQ": [f"{0:034d}{place}" for place in (sequence, 9)],
+            COMMIT: pa.array([time, at(9)], pa.timestamp("us", "UTC")),
+            "id": pa.array([None, 100 + sequence], pa.int32()), "v": pa.array([None, 1], pa.int32()),
+        })  # fmt: skip
+        name = f"20240102-{sequence:09d}.parquet"
+        write(lake.landing(spec), name, table)
+        stamp(lake.landing(spec) / name, at(20))
+        lake.done(spec)
+    return spec
+
+
+def test_a_truncate_at_the_moment_is_in_the_cut_and_one_behind_it_is_not(lake: Lake) -> None:
+    cuts = cuts_of(lake, _truncated(lake, at(3)))
+    moments = {"before": at(3) - timedelta(microseconds=1), "behind": at(3)}
+    before, behind = (cuts.make(name, moment.isoformat()) for name, moment in moments.items())
+    assert [len(cuts.rows(cut, "s.accounts")) for cut in (before, behind)] == [3, 0]
+
+
+def test_a_truncate_that_lands_after_a_newer_one_is_in_cuts_between_them(lake: Lake) -> None:
+    cuts = cuts_of(lake, _truncated(lake, at(8), at(3)))
+    found = [len(cuts.rows(cuts.make(f"c{n}", at(n).isoformat()), "s.accounts")) for n in (2, 3, 7, 8)]
+    assert found == [3, 0, 1, 0]
+
+
+def test_a_truncate_without_a_commit_time_refuses_cuts(lake: Lake) -> None:
+    cuts = cuts_of(lake, _truncated(lake, None))
+    with pytest.raises(RefusedError) as refused:
+        cuts.make("first", at(5).isoformat())
+    assert refused.value.code == "CUT_CHANGES_MISSING"
+
+
+@pytest.mark.parametrize(("late", "end"), [(False, 5), (True, 2)])
+def test_a_quarantined_row_ends_what_is_complete_at_its_own_time_and_before_its_file(
+    lake: Lake, late: bool, end: int
+) -> None:
+    service = Service(lake)
+    service.load(ACCOUNTS, {1: 100})
+    service.change(ACCOUNTS, [(at(1), "U", 1, 90), (at(5), "U", 1, 80)])
+    service.change(ACCOUNTS, [(at(2 if late else 6), "X", 1, 0), (at(7), "U", 1, 70)])
+    lake.done(ACCOUNTS)
+    cuts = cuts_of(lake, ACCOUNTS)
+    (facts,) = cuts.facts("latest")
+    assert facts.complete == time_place(at(end))
+    assert "quarantine" in facts.lacking
+
+
+def test_a_dismissed_file_of_the_full_load_refuses_cuts(lake: Lake) -> None:
+    service = Service(lake)
+    service.load(ACCOUNTS, {1: 100})
+    cut = lake.landing(ACCOUNTS) / "LOAD00000002.parquet"
+    cut.write_bytes(b"PAR1 cut")
+    stamp(cut, BEGAN)
+    service.change(ACCOUNTS, [(at(1), "U", 1, 90), (at(5), "U", 1, 80)])
+    assert lake.result(ACCOUNTS).error is not None
+    lake.done(ACCOUNTS, options_of("errors_dismiss", codes=("FILE_UNREADABLE",), reason="lost"))
+    lake.done(ACCOUNTS)
+    with pytest.raises(RefusedError) as refused:
+        cuts_of(lake, ACCOUNTS).make("first", at(1).isoformat())
+    assert refused.value.code == "CUT_BEFORE_LOAD"

@@ -158,3 +158,13 @@ def test_each_table_is_verified_whatever_the_others_are(lake: Lake, is_other: bo
     named = ["different", "equal"] if is_other else ["equal", "different"]
     assert [found[name] for name in named] == [["s.accounts"], []]
     assert (found["failed"], "s.orders: [TABLES_MISSING]" in said) == ({"s.orders": "TABLES_MISSING"}, True), said
+
+
+@pytest.mark.usefixtures("metadata")
+def test_a_table_that_can_not_be_cut_is_named_and_nothing_is_made(lake: Lake) -> None:
+    """Lines of the others say that they were looked at."""
+    DeltaTable(lake.layout(ORDERS).changes).delete("id = 1")
+    _, said = as_of(lake, "--source", "default", "--at", AT, "--prefix", "x", status=1)
+    assert "nothing was made: a cut has all of its tables, and of s.orders it can't be made" in " ".join(said.split())
+    assert as_of(lake, "list")[0] == []
+    as_of(lake, "--source", "default", "--at", AT, "--prefix", "x", "--table", "s.accounts")

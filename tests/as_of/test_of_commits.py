@@ -320,7 +320,7 @@ def test_files_that_an_earlier_release_has_read_are_refused(tmp_path: Path, monk
         earlier.setattr(dialect, "marks_of", lambda *arguments: replace(marks_of(*arguments), logs=()))
         cuts = _changed(Lake(tmp_path), Oracle())
     code, message = refused(cuts, "latest")
-    assert (code, "gddl reload reads them again" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
+    assert (code, "` reads them again" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
     for spec in cuts.specs:
         cuts.lake.done(spec, JobOptions(action=Reload(confirmed=True)))
     require_sound(shown(cuts, cuts.make("latest")))
@@ -337,7 +337,7 @@ def test_files_that_an_earlier_release_has_read_stay_unknown_beside_newer_ones(
         run_all(lake)
     an_hour_later(lake, bank, connector, 20)
     code, message = refused(cuts_of(lake), "latest")
-    assert (code, "gddl reload reads them again" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
+    assert (code, "` reads them again" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
 
 
 def _again(connector: Connector, place: int, rows: Sequence[Row]) -> None:

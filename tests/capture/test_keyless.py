@@ -24,8 +24,8 @@ from tests.one_task.postgres import execute
 
 pytestmark = pytest.mark.deep
 
-LINES = replace(SPEC, table="s.lines", keys=(), truncate="apply")
-WITH_PRIMARY_KEY = replace(SPEC, table="s.numbered", keys=(), truncate="apply")
+LINES = replace(SPEC, table="s.lines", keys=(), truncate="apply", sweep_limit=TableSpec.sweep_limit)
+WITH_PRIMARY_KEY = replace(LINES, table="s.numbered")
 UNLOADED = replace(LINES, initial_load=None)
 LOAD = JobOptions(action=LoadFromSource())
 Changes = Callable[[], None]

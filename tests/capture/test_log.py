@@ -57,6 +57,16 @@ def test_replica_equals_the_source_under_writers(seed: int, source: sa.Engine, t
     assert again(lake, source, 5).status == "skipped"
 
 
+def test_files_that_jobs_write_need_not_rest(source: sa.Engine, tmp_path: Path) -> None:
+    """The table was created empty, and called fresh: its own files were "unsettled"."""
+    lake, spec = Lake(tmp_path), replace(SPEC, settle="1h")
+    first = again(lake, source, 0, spec)
+    assert (first.main.inserted, first.warnings, replica(lake, spec)) == (200, (), rows_of(source))
+    execute(source, "UPDATE s.t SET v = 'later' WHERE id = 1")
+    assert again(lake, source, 1, spec).warnings == ()
+    assert replica(lake, spec) == rows_of(source)
+
+
 def test_changes_that_are_flushed_after_the_mark_are_read_by_the_next_run(
     source: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,10 @@
-"""Tables that are altered at random under writers, by jobs that are killed: each is right, or stops by name.
+"""Tables that are altered at random: each is right, or stops by name.
+
+Drawn statements are judged by what they do to rows and log: a run goes on where they are harmless, and stops where the
+rows of the lake would be wrong. Under writers jobs are killed, too.
 
 A stop by name is repaired as its message says, `gddl load --again`, and the table is right then. `GDDL_KILLS` says how
-many jobs are killed, `GDDL_SEED` which alterations are drawn.
+many jobs are killed, `GDDL_DRAWN` how many histories are drawn, `GDDL_SEED` which.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,14 +26,25 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.sources.capture import PUBLICATION, SLOT
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
+from spark_jobs.sources.capture.catalog import read_catalog
+from spark_jobs.sources.capture.followed import is_other
+from spark_jobs.sources.capture.position import FollowedTable
+from spark_jobs.sources.capture.postgresql import PostgreSQL
+from spark_jobs.sources.capture.relation_messages import Descriptions
 from tests.capture.captured import LOAD_AGAIN, SPEC, Writer, end, prepared, replica, result_of, rows_of
+from tests.capture.drawn_ddl import COLUMNS, HARMLESS, OTHERS, Move, Replay, drawn
+from tests.capture.drawn_ddl import TABLES as TABLES_DRAWN
+from tests.capture.drawn_ddl import Source as DrawnSource
 from tests.capture.test_killed import address, pgbench, under_pgbench
 from tests.databases.test_initial_load import environ
 from tests.harness.lake import Lake
 from tests.one_task.postgres import execute, postgres
 
+DRAWN = int(os.environ.get("GDDL_DRAWN", "1000"))
 KILLS, SEED = int(os.environ.get("GDDL_KILLS", "50")), int(os.environ.get("GDDL_SEED", "1"))
 _EVOLVES = SchemaEvolution(type_change="text", dropped_column="null")
 FREE, PARTS, STATES = (
@@ -225,3 +239,166 @@ def test_random_alterations_and_kills_leave_no_silent_difference(source: sa.Engi
 @pytest.mark.timeout(900)
 def test_sample_of_random_alterations_and_kills(source: sa.Engine, tmp_path: Path) -> None:
     play(source, tmp_path, 3, every=3)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A drawn history.
+
+    Attributes:
+        always, at_last: whether the log led to the source's rows after each statement, and after the last.
+        hides: neither catalog nor log show all that it does, or rows were changed while the table was another.
+        why: a run would stop; empty: it goes on.
+    """
+
+    seed: str
+    done: Sequence[str]
+    always: bool
+    at_last: bool
+    hides: bool
+    why: str
+
+    @property
+    def is_right(self) -> bool:
+        """It stops where rows are wrong, and not where all was right all the time."""
+        return bool(self.why) if not self.at_last else not (self.why and self.always and not self.hides)
+
+
+def judged(server: sa.Engine, seed: str, moves: Sequence[Move] = ()) -> Judged:
+    """Alter a table, and compare what a run would say of it with what the log has made of its rows.
+
+    Args:
+        moves: these, one after the other; empty: drawn ones.
+    """
+    chance = random.Random(seed)  # noqa: S311 - repeatable by its seed
+    form, by = chance.choice(sorted(TABLES_DRAWN)), chance.choice(("name", "schema"))
+    form = next((move.form for move in moves if move.form), form)
+    by = next((move.by for move in moves if move.by), by)
+    spec = replace(SPEC, columns=("v", "n", "stock", "at")) if chance.random() < 0.5 else SPEC
+    with fresh(server, form, by) as source:
+        began = {row["id"]: row for row in source.rows()}
+        log = PostgreSQL(sa, {SLOT: "gddl", PUBLICATION: "gddl"}, 60)
+        with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+
+            def replayed() -> Replay:
+                found = Replay("s.t", ("id", *spec.columns) if spec.columns else (), dict(began))
+                for (message,) in connection.execute(sa.text(_CHANGES)):
+                    found.apply(bytes(message))
+                return found
+
+            before = followed(log, connection, spec)
+            versions, mark = log.versions(connection), log.mark(connection)
+            known = log.described(connection, Descriptions(), versions, mark)
+            hides, always, is_other_now = False, True, False
+            steps = drawn(chance, form, by) if not moves else ((m, one) for m in moves for one in (m.do, m.undo))
+            for move, statements in (*steps, (Move([]), ["SELECT 1"] * 3)):
+                hides |= move.hides
+                is_other_now |= move in OTHERS
+                for statement in statements:
+                    source.carry_out(statement)
+                    if not move.do or chance.random() < 0.4:
+                        source.change(chance)
+                        hides |= is_other_now
+                    always &= replayed().equals(source.rows(as_begun=True))
+                is_other_now &= move not in OTHERS or statements is not move.undo
+            hides |= any("ADD extra" in one for one in source.done) and source.is_written_anew()
+            replay = replayed()
+            hides |= any(name != first for first, name in source.names().items() if first in COLUMNS)
+            try:
+                now = followed(log, connection, spec, before)
+                mark = log.mark(connection)
+                known = log.described(connection, known, log.versions(connection), mark)
+                relations = {now.number, *map(int, now.catalog.parts if now.catalog else ())}
+                why = is_other(spec, before, replace(now, truncates=replay.truncates, described=known.of(relations)))
+            except FatalError as error:
+                hides, why = True, error.code
+        at_last = replay.equals(source.rows())
+        return Judged(seed, tuple(source.done), always, at_last, hides, why)
+
+
+_CHANGES = """SELECT data FROM pg_logical_slot_peek_binary_changes('gddl', NULL, NULL, 'proto_version', '1',
+  'publication_names', 'gddl')"""
+
+
+@contextmanager
+def fresh(server: sa.Engine, form: str, by: str) -> Iterator[DrawnSource]:
+    """A table that is published by its name or its schema, and a slot that has nothing of it yet."""
+    end(server)
+    published = "TABLE s.t" if by == "name" else "TABLES IN SCHEMA s"
+    execute(
+        server, "DROP PUBLICATION IF EXISTS gddl", *(f"DROP SCHEMA IF EXISTS {s} CASCADE" for s in ("s", "s2", "away")),
+        "CREATE SCHEMA s", "CREATE SCHEMA away", "CREATE TABLE s.other (id int PRIMARY KEY)", *TABLES_DRAWN[form],
+        f"CREATE PUBLICATION gddl FOR {published} WITH (publish_via_partition_root = true)",
+    )  # fmt: skip
+    execute(server, "SELECT pg_create_logical_replication_slot('gddl', 'pgoutput')")
+    with server.connect() as connection:
+        number = connection.execute(sa.text("SELECT CAST(CAST('s.t' AS regclass) AS oid)")).scalar()
+    yield DrawnSource(server, form, int(str(number)))
+    end(server)
+
+
+def followed(
+    log: PostgreSQL, connection: sa.Connection, spec: TableSpec, before: FollowedTable | None = None
+) -> FollowedTable:
+    relation = log.require_published(connection, spec).relation
+    parts = None if before is None or before.catalog is None else before.catalog.parts
+    catalog = read_catalog(sa, connection, relation, known=lambda: parts)
+    return FollowedTable(log="one", relation=relation, catalog=catalog)
+
+
+@pytest.fixture(scope="module")
+def drawn_server() -> Iterator[sa.Engine]:
+    with postgres(settings="wal_level = logical\nfsync = off") as server:
+        execute(server, "CREATE ROLE clerk")
+        yield server
+
+
+@pytest.mark.parametrize("move", HARMLESS, ids=lambda one: str(one.do[0])[:60])
+def test_harmless_statement_and_its_undoing_stop_nothing(move: Move, drawn_server: sa.Engine) -> None:
+    found = judged(drawn_server, "harmless", [move])
+    assert (found.always, found.at_last, found.why) == (True, True, ""), found
+
+
+@pytest.mark.parametrize("move", [replace(one, undo=()) for one in OTHERS], ids=lambda one: str(one.do[0])[:60])
+def test_statement_that_changes_rows_or_the_log_stops_the_table(move: Move, drawn_server: sa.Engine) -> None:
+    found = judged(drawn_server, "other", [move])
+    assert found.is_right, found
+    assert found.why or found.at_last
+
+
+@pytest.mark.parametrize(("times", "what"), [(1, "renamed to s.u for a while"), (9, "more often than is known")])
+def test_a_name_that_runs_of_other_tables_have_seen_is_remembered(
+    times: int, what: str, drawn_server: sa.Engine
+) -> None:
+    """Rows may be changed under it while nothing is altered, so that no run asks the log."""
+    log = PostgreSQL(sa, {SLOT: "gddl", PUBLICATION: "gddl"}, 60)
+    with (
+        fresh(drawn_server, "plain", "name") as source,
+        drawn_server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
+    ):
+        before, known = followed(log, connection, SPEC), Descriptions()
+        for statement in ("SELECT 1", *["ALTER TABLE {t} RENAME TO u", "ALTER TABLE {t} RENAME TO t"] * times):
+            source.carry_out(statement)
+            known = log.described(connection, known, log.versions(connection), log.mark(connection))
+        now = replace(followed(log, connection, SPEC, before), described=known.of([before.number]))
+        assert what in is_other(SPEC, before, now)
+        assert not is_other(SPEC, now, now), "the run after the table was loaded goes on"
+        assert len(known.messages) <= 6
+
+
+@pytest.mark.deep
+def test_many_drawn_statements_stop_a_table_where_its_rows_would_be_wrong(drawn_server: sa.Engine) -> None:
+    drawn_statements(drawn_server, DRAWN)
+
+
+def test_drawn_statements_stop_a_table_where_its_rows_would_be_wrong(drawn_server: sa.Engine) -> None:
+    drawn_statements(drawn_server, 40)
+
+
+def drawn_statements(server: sa.Engine, count: int) -> None:
+    found = [judged(server, f"{SEED} {at}") for at in range(count)]
+    kinds = Counter(("equal" if one.at_last else "wrong", "stops" if one.why else "goes on") for one in found)
+    print(f"GDDL_SEED={SEED}: {dict(kinds)}")
+    assert not [one for one in found if not one.is_right]
+    assert kinds["wrong", "stops"], "nothing was to stop a table"
+    assert kinds["equal", "goes on"], "everything stops a table"

@@ -339,7 +339,7 @@ def test_errors_list_is_a_summary_by_code_with_the_commands_to_use(shop: Shop) -
             f"    replay  gddl errors replay --table sales.orders --code OP_UNKNOWN {place}",
             f"    dismiss gddl errors dismiss --table sales.orders --code OP_UNKNOWN {place} --reason TEXT",
             "  KEY_NULL  1 row of 1 file, at 2024-01-01 09:00:00 UTC",
-            "    remedy  correct keys, run gddl rebuild, then replay; or correct the source, then dismiss",
+            f"    remedy  {QUARANTINE_REMEDIES['KEY_NULL'].replace(' T`', ' sales.orders`')}",
             f"    rows    gddl errors list --table sales.orders --code KEY_NULL {place} --rows",
             f"    replay  gddl errors replay --table sales.orders --code KEY_NULL {place}",
             f"    dismiss gddl errors dismiss --table sales.orders --code KEY_NULL {place} --reason TEXT",

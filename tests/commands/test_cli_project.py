@@ -269,6 +269,22 @@ def test_check_looks_for_packages_that_rows_and_settings_need(gddl: Gddl, monkey
         assert f"pip install 'airflow-gddl[{extra}]'" in message
 
 
+@pytest.mark.parametrize("captures", [False, True])
+def test_check_looks_for_the_java_that_reads_a_log(captures: bool, gddl: Gddl, tmp_path: Path) -> None:
+    """It said "everything works", and each run ended in JAVA_MISSING."""
+    gddl("init")
+    connected = {"connection": "GDDL_SOURCE_SHOP", **({"capture": {"connector": "postgresql"}} if captures else {})}
+    settings = {"landing": "l", "lake": "k", "tiers": {"small": {"tasks": "processes"}}, "sources": {"shop": connected}}
+    Path("metadata/gddl.yaml").write_text(json.dumps(settings))
+    Path("metadata/tables/shop.yaml").write_text("source: shop\ntables:\n- {table: a.b, keys: id, size: small}\n")
+    assert gddl("check", "--json").checked["Java"][0] == ("ok" if captures else "skipped")
+    status, java = gddl("check", "--json", JAVA_HOME="/nowhere").checked["Java"]
+    assert status == ("failed" if captures else "skipped")
+    if captures:
+        assert "jobs that read a source's log need Java, whatever the tier. Remedy: install a JDK" in java
+        assert "tasks: processes" not in java, "it would not help"
+
+
 def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
     gddl("init")
     Path("lake").write_text("a file")

@@ -328,12 +328,36 @@ def test_progress_is_told_by_the_database_s_own_estimate(source: sa.Engine, tmp_
     assert parts == ["loaded from the source, about 10", "loaded from the source, about 20"]
 
 
-def test_table_without_keys_is_one_file(source: sa.Engine, tmp_path: Path) -> None:
+def test_files_of_the_load_are_whole_and_those_of_others_rest(source: sa.Engine, tmp_path: Path) -> None:
+    """The table was created without the rows that had just been read."""
+    filled(source, 350)
+    lake, spec = Lake(tmp_path), replace(SPEC, settle="1h")
+    loaded = done(lake, source, spec)
+    assert (loaded.main.inserted, lake.replica(spec), loaded.warnings) == (350, rows_of(source), ())
+    execute(source, "DELETE FROM s.t WHERE id > 7")
+    Capture(lake, source).write()
+    left = done(lake, source, spec)
+    assert [(one.code, one.count) for one in left.warnings] == [("FILES_UNSETTLED", 1)]
+    first = Path(lake.layout(spec).landing, "LOAD00000001.parquet")
+    first.write_bytes(first.read_bytes()[:100])  # by another writer, who has not ended
+    assert [(one.code, one.count) for one in done(lake, source, spec).warnings] == [("FILES_UNSETTLED", 2)]
+
+
+def test_table_without_keys_is_one_file_and_replaced_by_the_next_load(source: sa.Engine, tmp_path: Path) -> None:
     execute(source, "CREATE TABLE s.t (id int, v text)", "INSERT INTO s.t SELECT 1, 'x' FROM generate_series(1, 300)")
-    lake, spec = Lake(tmp_path), replace(SPEC, keys=(), sequence_by=())
+    lake, spec = Lake(tmp_path), replace(SPEC, keys=(), sequence_by=(), sweep_limit=TableSpec.sweep_limit)
     done(lake, source, spec)
     assert files(lake) == ["LOAD00000000.parquet", "LOAD00000001.parquet"]
     assert len(_replica(lake)) == 300
+    for number in (1, 2):
+        if number == 2:  # as by a rule of the bucket
+            for path in Path(lake.layout(spec).landing).iterdir():
+                path.unlink()
+        execute(source, "INSERT INTO s.t VALUES (1, 'x')")
+        assert done(lake, source, spec, AGAIN).warnings == ()
+        assert done(lake, source, spec).warnings == ()
+        assert len(_replica(lake)) == 300 + number
+        assert done(lake, source, spec, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
 def test_table_without_rows_is_created(source: sa.Engine, tmp_path: Path) -> None:

@@ -142,6 +142,17 @@ def test_restored_postgresql_is_detected(engine: LocalPort, tmp_path: Path) -> N
     assert topic.refused().code == "SOURCE_LOG_RESTARTED"
 
 
+def test_a_change_from_the_future_hides_no_reset(engine: LocalPort, tmp_path: Path) -> None:
+    """The next one behind it in the log has the time at the log's end. No moment is between the logs."""
+    topic = Topic(engine, tmp_path)
+    for lsn, seconds in ((9000, 0), (9100, 10**8), (9200, 5)):
+        topic.land(text(postgresql("c", {"id": lsn, "v": "a"}, lsn, seconds)))
+        topic.run()
+    topic.land(text(postgresql("u", {"id": 9000, "v": "b"}, 500, 200)))
+    error = topic.refused()
+    assert (error.code, "new snapshot" in str(error)) == ("SOURCE_LOG_RESTARTED", True)
+
+
 @pytest.mark.deep_on_many
 @pytest.mark.parametrize("seconds", [-100, 0])
 def test_late_file_is_no_new_log(engine: LocalPort, tmp_path: Path, seconds: int) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from airflow_gddl.contract.actions import Reload
+from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.debezium.probing import text
 from tests.debezium.topic import Topic, warnings_of
@@ -230,11 +232,11 @@ def test_rows_of_a_compressed_transaction_come_in_the_order_of_delivery(
 def test_the_end_of_the_old_log_that_comes_later_tells_the_new_one(engine: LocalPort, tmp_path: Path) -> None:
     """The places of the new server are behind those of the old one that are known when it takes over."""
     topic = Topic(engine, tmp_path)
-    topic.land(text(mysql("c", {"id": 1, "v": "a"}, 400, 0)))
+    topic.land_in(0, 0, text(mysql("c", {"id": 1, "v": "a"}, 400, 0)))
     topic.run()
-    topic.land(text(mysql("u", {"id": 1, "v": "new"}, 900, 10, server=2)))
+    topic.land_in(0, 200, text(mysql("u", {"id": 1, "v": "new"}, 900, 10, server=2)))
     topic.run()
-    topic.land(text(mysql("u", {"id": 1, "v": "old"}, 5000, 5), mysql("c", {"id": 2, "v": "a"}, 5100, 5)))
+    topic.land_in(0, 100, text(mysql("u", {"id": 1, "v": "old"}, 5000, 5), mysql("c", {"id": 2, "v": "a"}, 5100, 5)))
     assert topic.refused().code == "SOURCE_LOG_RESTARTED"
     configured = topic.with_row(options={"log_began": ["2023-11-14T22:13:27Z"]})
     configured.run()
@@ -262,3 +264,72 @@ def test_servers_whose_changes_come_mixed_write_one_log(engine: LocalPort, tmp_p
     ))  # fmt: skip
     assert warnings_of(topic.run()) == []
     assert topic.replica("id", "v") == [(1, "b"), (2, "b")]
+
+
+ONE_LOG = {
+    "a delayed change of another server": [[mysql("u", {"id": 1, "v": "x"}, 400, 12, server=2)],
+                                           [mysql("u", {"id": 1, "v": "b"}, 500, 10)]],
+    "in one second": [[mysql("u", {"id": 1, "v": "x"}, 400, 12, server=2), mysql("u", {"id": 1, "v": "b"}, 500, 12)]],
+    "a new server whose clock is behind": [[mysql("u", {"id": 1, "v": "x"}, 400, 900)],
+                                           [mysql("u", {"id": 1, "v": "b"}, 500, 3, server=2)]],
+    "a change from the future": [[mysql("u", {"id": 1, "v": "x"}, 400, 10**8)],
+                                 [mysql("u", {"id": 1, "v": "b"}, 500, 5)]],
+    "captured again": [[mysql("u", {"id": 1, "v": "x"}, 400, 12, server=2), mysql("u", {"id": 1, "v": "b"}, 500, 10)],
+                       [mysql("u", {"id": 1, "v": "x"}, 400, 12, server=2), mysql("u", {"id": 1, "v": "b"}, 500, 10)]],
+    "of both servers": [[mysql("u", {"id": 1, "v": "x"}, 400, 2), mysql("u", {"id": 1, "v": "y"}, 450, 90, server=2)],
+                        [mysql("u", {"id": 1, "v": "x"}, 460, 1), mysql("u", {"id": 1, "v": "b"}, 500, 80, server=2)]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("connector", ["mysql", "mariadb"])
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("name", ONE_LOG)
+def test_places_that_grow_are_one_log_whatever_the_times_say(
+    engine: LocalPort, tmp_path: Path, name: str, together: bool, connector: str
+) -> None:
+    topic = Topic(engine, tmp_path)
+    for part in ([mysql("c", {"id": 1, "v": "a"}, 300, 5), mysql("c", {"id": 2, "v": "a"}, 350, 6)], *ONE_LOG[name]):
+        topic.land(text(*({**one, "source": {**one["source"], "connector": connector}} for one in part)))
+        if not together:
+            assert warnings_of(topic.run()) == []
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "b"), (2, "a")]
+
+
+def test_partitions_are_streams_of_their_own(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land_in(0, 0, text(mysql("c", {"id": 1, "v": "a"}, 500, 10)))
+    topic.run()
+    topic.land_in(1, 0, text(mysql("c", {"id": 2, "v": "a"}, 400, 900, server=2)))
+    topic.run()
+    topic.land_in(1, 1, text(mysql("u", {"id": 2, "v": "b"}, 450, 800)))
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "a"), (2, "b")]
+
+
+HIDDEN = {
+    "another server": [mysql("u", {"id": 1, "v": "b"}, 200, 20, server=2)],
+    "a log of a lower number": [mysql("u", {"id": 1, "v": "b"}, 200, 20, 1)],
+    "another server, a file of both": [mysql("u", {"id": 1, "v": "x"}, 600, 7),
+                                       mysql("u", {"id": 1, "v": "b"}, 500, 20, server=2)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_change_from_the_future_hides_no_reset(engine: LocalPort, tmp_path: Path, name: str) -> None:
+    """No moment is between the logs; a snapshot of the new one is loaded in place of the old files."""
+    topic = Topic(engine, tmp_path)
+    topic.land(text(mysql("c", {"id": 1, "v": "a"}, 400, 5), mysql("c", {"id": 2, "v": "a"}, 500, 10**8)))
+    topic.run()
+    topic.land(text(*HIDDEN[name]))
+    error = topic.refused()
+    assert (error.code, "new snapshot" in str(error), "log_began" in str(error)) == (
+        "SOURCE_LOG_RESTARTED",
+        True,
+        False,
+    )
+    topic.empty()
+    read = {"connector": "mysql", "file": "bin.000001", "pos": 250, "row": 0, "server_id": 0, "snapshot": "true"}
+    topic.land(text(event("r", {"id": 1, "v": "b"}, read, at=30_000), event("r", {"id": 3, "v": "b"}, read, at=30_000)))
+    topic.run(JobOptions(action=Reload(confirmed=True)))
+    assert topic.replica("id", "v") == [(1, "b"), (3, "b")]

@@ -98,15 +98,19 @@ def test_rows_of_two_servers_are_refused(engine: LocalPort, tmp_path: Path, name
     assert allowed.replica("id", "v") == [(1, last[-1][0])]
 
 
-def test_a_connector_that_follows_another_is_named_in_each_run(engine: LocalPort, tmp_path: Path) -> None:
+def test_a_connector_that_follows_another_is_named_once(engine: LocalPort, tmp_path: Path) -> None:
     """A connector of a new name captures the same table, or another server's: nothing in the events tells which."""
     topic = Topic(engine, tmp_path)
     topic.land(text(of("old", 100, "c", {"id": 1, "v": "a"})))
     assert warnings_of(topic.run()) == []
     topic.land(text(of("new one", 200, "c", {"id": 1, "v": "b"})))
     assert warnings_of(topic.run()) == ["CONNECTORS_SHARE_KEYS"]
+    topic.land(text(of("new one", 300, "c", {"id": 2, "v": "c"})))
+    assert warnings_of(topic.run()) == []
+    topic.land(text(of("newest", 400, "c", {"id": 2, "v": "c"})))
+    assert warnings_of(topic.run()) == ["CONNECTORS_SHARE_KEYS"]
     told = topic.with_row(options={"source_tables": "several"})
-    told.land(text(of("new one", 300, "c", {"id": 2, "v": "c"})))
+    told.land(text(of("another", 500, "c", {"id": 2, "v": "c"})))
     assert warnings_of(told.run()) == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -144,3 +146,51 @@ def test_a_prefix_renames_dags_and_pools_of_tiers(folder: Callable[..., LoadedMe
     named = {prefix: set(pools(found)) - {"gddl_continuous"} for prefix, found in arranged.items()}
     assert named["dev_"] == {f"dev_{name}" for name in named[""]}
     assert "It does not rename assets" in page("recipes/dev-and-prod.md")
+
+
+SERVERLESS = "platforms/mwaa-serverless.md"
+READ_WORKFLOW = """
+import json, sys
+from dagfactory import load_yaml_dags
+found = {}
+load_yaml_dags(found, config_filepath=sys.argv[1], defaults_config_path=sys.argv[2])
+(dag,) = (value for value in found.values() if hasattr(value, "task_dict"))
+(task,) = dag.tasks
+print(json.dumps([dag.dag_id, dag.schedule, type(task).__name__, task.bash_command, task.retries]))
+"""
+
+
+def serverless_workflow() -> str:
+    return page(SERVERLESS).partition("```yaml\n")[2].partition("```")[0]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("dagfactory") is None, reason="an extra of benchmarks")
+def test_dag_factory_reads_the_workflow_of_mwaa_serverless(tmp_path: Path) -> None:
+    """In a process of its own: its modules warn of Airflow's old names. Of other fields the service ignores some."""
+    (workflow,) = yaml.safe_load(serverless_workflow()).values()
+    assert set(workflow) == {"dag_id", "schedule", "start_date", "tasks"}
+    (tmp_path / "workflow.yaml").write_text(serverless_workflow())
+    command = [sys.executable, "-W", "ignore", "-c", READ_WORKFLOW, str(tmp_path / "workflow.yaml"), str(tmp_path)]
+    environ = {**os.environ, "AIRFLOW_HOME": str(tmp_path)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    task = workflow["tasks"]["run"]
+    wanted = ["gddl_run", "17 * * * *", "BashOperator", task["bash_command"], 2]
+    assert json.loads(done.stdout.splitlines()[-1]) == wanted
+
+
+@pytest.mark.parametrize(("rows", "status"), [("I,1,1,a\n", 0), ("X,1,,a\n", 1)])
+def test_the_command_of_mwaa_serverless_loads_tables_of_its_folder(rows: str, status: int, tmp_path: Path) -> None:
+    (workflow,) = yaml.safe_load(serverless_workflow()).values()
+    (tmp_path / "metadata/tables").mkdir(parents=True)
+    settings = "landing: ../landing\nlake: ../lake\ndefaults: {on_bad_row: fail}\ntiers: {small: {tasks: processes}}\n"
+    (tmp_path / "metadata/gddl.yaml").write_text(settings)
+    row = "{table: shop.orders, keys: [id], sequence_by: [seq], options: {csv_header: true}}"
+    (tmp_path / "metadata/tables/shop.yaml").write_text(f"tables:\n  - {row}\n")
+    (tmp_path / "landing/shop/orders").mkdir(parents=True)
+    (tmp_path / "landing/shop/orders/20260101-000000001.csv").write_text(f"Op,seq,id,v\n{rows}")
+    command = workflow["tasks"]["run"]["bash_command"].replace("/usr/local/airflow/dags", str(tmp_path))
+    command = command.replace("PYTHONPATH=.", f"PYTHONPATH={ROOT}").replace("python3", sys.executable)
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert (tmp_path / "lake/shop/orders").is_dir() is (status == 0)

@@ -6,6 +6,7 @@ import runpy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,101 @@ def test_tables_whose_state_a_job_does_not_know_are_refused(tmp_path: Path) -> N
     write(lake.landing(texts), "20240101-000000001.parquet", row)
     lake.done(texts)
     assert "text in a form of its own" in reason(lake, texts)
+
+
+def decimals(scale: int, *values: str) -> pa.Array:
+    return pa.array([Decimal(value) for value in values], pa.decimal128(12, scale))
+
+
+NOON = datetime(2024, 7, 1, 12)  # noqa: DTZ001
+FITS: dict[str, tuple[pa.Array, pa.Array, pa.Array]] = {
+    "scale": (decimals(2, "1.25"), decimals(4, "2.5000"), decimals(4, "2.5001")),
+    "digits": (decimals(2, "1.25"), decimals(0, "7"), pa.array([Decimal(10) ** 20], pa.decimal128(38, 0))),
+    "double_to_int": (pa.array([1]), pa.array([2.0]), pa.array([2.5])),
+    "double_to_decimal": (decimals(2, "1.25"), pa.array([0.1]), pa.array([0.125])),
+    "wide_to_double": (pa.array([1.0]), pa.array([2**53]), pa.array([2**53 + 1])),
+    "narrower": (pa.array([1], pa.int16()), pa.array([7]), pa.array([70_000])),
+    "time_to_day": (pa.array([NOON.date()]), pa.array([datetime(2024, 7, 1)]), pa.array([NOON])),  # noqa: DTZ001
+    "text_to_int": (pa.array([1]), pa.array(["2"]), pa.array(["2.5"])),
+    "float": (pa.array([1.5], pa.float32()), pa.array([2.5]), pa.array([0.1])),
+}
+"""Values of a column: as the table has it, in another type that fits, and one that would be cut or lost."""
+
+
+def test_values_of_another_type_are_right_or_stop_the_job(spark: SparkSession, tmp_path: Path) -> None:
+    """As ours has them; what ours puts into quarantine stops the job, and changes nothing."""
+    lake, spec = Lake(tmp_path), spec_of()
+    write(lake.landing(spec), "LOAD00000001.parquet", pa.table({"id": [0], **{n: one[0] for n, one in FITS.items()}}))
+    lake.done(spec)
+    known = known_of(spec, lake.roots)
+    good = pa.table({"Op": ["I"], "seq": [1], "id": [1], **{name: one[1] for name, one in FITS.items()}})
+    write(lake.landing(spec), "20240101-000000001.parquet", good)
+    assert loaded(spark, spec, lake.roots, known, tmp_path / "job") == 1
+    mine = rows_of(spark, lake.layout(spec).replica)
+    wanted = [{n: one[at].cast(one[0].type)[0].as_py() for n, one in FITS.items()} for at in (0, 1)]
+    assert [{name: row[name] for name in FITS} for row in mine] == wanted
+    for number, (name, (_, _, bad)) in enumerate(FITS.items(), start=2):
+        file = f"20240101-{number:09d}.parquet"
+        write(lake.landing(spec), file, pa.table({"Op": ["I"], "seq": [2], "id": [2], name: bad}))
+        with pytest.raises(PySparkException, match=f"{name}, .*, does not fit .* in row 0 of {file}"):
+            loaded(spark, spec, lake.roots, known, tmp_path / "job")
+        (lake.landing(spec) / file).unlink()
+    assert rows_of(spark, lake.layout(spec).replica) == mine
+
+
+def test_files_of_one_run_lose_no_digits_together(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads whole numbers and doubles together as doubles."""
+    lake, spec = Lake(tmp_path), spec_of()
+    write(lake.landing(spec), "LOAD00000001.parquet", pa.table({"id": [0], "seq": [0], "v": [2**53 + 1]}))
+    write(lake.landing(spec), "LOAD00000002.parquet", pa.table({"id": [1], "seq": [0], "v": [1.5]}))
+    with pytest.raises(PySparkException, match="v, bigint, does not fit double in row 0 of LOAD00000001"):
+        loaded(spark, spec, lake.roots, Known(), tmp_path / "job")
+
+
+@pytest.mark.parametrize("value", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_texts_that_no_partition_holds_stop_the_job(value: str, spark: SparkSession, tmp_path: Path) -> None:
+    lake, spec = Lake(tmp_path), replace(spec_of(), partition_by=("v",))
+    lake.load(spec)
+    lake.done(spec)
+    known = known_of(spec, lake.roots)
+    lake.change(spec, 1, [("U", 0, "other")])
+    assert loaded(spark, spec, lake.roots, known, tmp_path / "job") == 1
+    lake.change(spec, 2, [("U", 1, value)])
+    with pytest.raises(PySparkException, match="v, string, does not fit string"):
+        loaded(spark, spec, lake.roots, known, tmp_path / "job")
+    assert lake.replica(spec) == {0: "other", 1: "load 1", 2: "load 2"}
+
+
+def test_columns_with_marks_in_their_names(spark: SparkSession, tmp_path: Path) -> None:
+    """A dot names no field of a struct; also of a column that comes later, and in the key and the order."""
+    lake, spec = Lake(tmp_path), replace(spec_of(), keys=("a.id",), sequence_by=("b.seq",))
+    write(lake.landing(spec), "LOAD00000001.parquet", pa.table({"a.id": [0, 1], "c.v`w": ["x", "y"]}))
+    write(lake.landing(spec), "20240101-000000001.parquet",
+          pa.table({"Op": ["U"], "b.seq": [1], "a.id": [0], "c.v`w": ["z"]}))  # fmt: skip
+    lake.done(spec)
+    known = known_of(spec, lake.roots)
+    later = {"Op": ["U", "U"], "b.seq": [2, 3], "a.id": [1, 0], "d.late": ["new", "newer"]}
+    write(lake.landing(spec), "20240101-000000002.parquet", pa.table(later))
+    assert loaded(spark, spec, lake.roots, known, tmp_path / "job") == 1
+    rows = [{name: row.get(name) for name in ("a.id", "b.seq", "c.v`w", "d.late")} for row in
+            rows_of(spark, lake.layout(spec).replica)]  # fmt: skip
+    assert rows == [{"a.id": 0, "b.seq": 3, "c.v`w": "z", "d.late": "newer"},
+                    {"a.id": 1, "b.seq": 2, "c.v`w": "y", "d.late": "new"}]  # fmt: skip
+
+
+def test_a_later_file_with_an_equal_sequence_replaces_the_row(spark: SparkSession, tmp_path: Path) -> None:
+    """As with ours, to which the names of files tell their order."""
+    lakes = [Lake(tmp_path / name) for name in ("ours", "theirs")]
+    spec = spec_of()
+    for lake in lakes:
+        lake.load(spec)
+        change(
+            lake, spec, 1, ("Op", "seq", "id", "v"), ("U", 5, 0, "first"), ("U", 6, 1, "first"), ("U", 7, 2, "first")
+        )
+        lake.done(spec)
+    known = known_of(spec, lakes[1].roots)
+    for lake in lakes:
+        change(lake, spec, 2, ("Op", "seq", "id", "v"), ("U", 5, 0, "equal"), ("D", 6, 1, None), ("U", 6, 2, "older"))
+    lakes[0].done(spec)
+    assert loaded(spark, spec, lakes[1].roots, known, tmp_path / "job") == 1
+    assert lakes[1].replica(spec) == lakes[0].replica(spec) == {0: "equal", 2: "first"}

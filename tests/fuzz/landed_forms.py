@@ -52,7 +52,7 @@ def _wrapped() -> str:
     return "\n".join(json.dumps(line, separators=(",", ":")) for line in lines)
 
 
-_CSV = "\n".join(f'I,{i},"te""xt, {i}",2020-01-01 00:00:00' for i in range(_ROWS))
+_CSV = "".join(f'I,{i},"te""xt, {i}",2020-01-01 00:00:00\n' for i in range(_ROWS))
 _EVENTS = [json.dumps(_event(i)) for i in range(_ROWS)]
 
 FORMS: dict[str, tuple[TableSpec, str, Callable[[], bytes]]] = {

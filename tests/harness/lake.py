@@ -96,8 +96,8 @@ class Lake:
     def table_run(self, spec: TableSpec, options: JobOptions | None = None, **runtime: Any) -> TableRun:
         """Without Spark, with these fields of the runtime."""
         job = self.job([spec], options)
-        given = {"limits": self.limits, "engine": self.engine, **runtime}
-        return TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark(), **given))
+        given = {"storage": Storage(), "limits": self.limits, "engine": self.engine, **runtime}
+        return TableRun(job=job, spec=spec, runtime=Runtime(spark=NoSpark(), **given))
 
     def run(self, spec: TableSpec, options: JobOptions | None = None, **runtime: Any) -> TableOutcome | Declined:
         if self.port is not None:

@@ -17,13 +17,14 @@ from xml.sax.saxutils import escape, unescape
 class Bucket:
     """What is stored, and what was asked for, with which session token.
 
-    `fail` is answered to every request; `etags` overrides single ETags.
+    `fail` is answered to every request; `etags` overrides single ETags, `days` days of January of last modifications.
     """
 
     name: str = "bucket"
     url: str = ""
     objects: dict[str, bytes] = field(default_factory=dict)
     etags: dict[str, str] = field(default_factory=dict)
+    days: dict[str, int] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)
     tokens: list[str | None] = field(default_factory=list)
     fail: int | None = None
@@ -39,7 +40,8 @@ class Bucket:
         keys = [key for key in sorted(self.objects) if key.startswith(prefix) and key > after]
         page, more = keys[: self.page], len(keys) > self.page
         items = "".join(
-            f"<Contents><Key>{escape(key)}</Key><LastModified>2024-01-31T10:20:30.000Z</LastModified>"
+            f"<Contents><Key>{escape(key)}</Key><LastModified>2024-01-{self.days.get(key, 31):02d}T10:20:30.000Z"
+            "</LastModified>"
             f"<ETag>&quot;{self.etag(key)}&quot;</ETag><Size>{len(self.objects[key])}</Size></Contents>"
             for key in page
         )

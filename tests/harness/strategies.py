@@ -185,7 +185,7 @@ def cases(draw: st.DrawFn, traits: Traits) -> Case:
         items += draw(st.lists(st.sampled_from(items), max_size=4))
     files = draw(_dealt(items, traits))
     runs = draw(_into_runs(files, traits))
-    runs = draw(_with_removals(runs)) if traits.removals else runs
+    runs = draw(_with_removals(runs, keyless=traits.keyless)) if traits.removals else runs
     types = NUMBERED if traits.numbered else TYPES
     if traits.rescues:  # the type of a file's column is that of its values
         first = {"id": "a", **({"part": 1} if traits.composite else {}), "v": "x", "n": 0}
@@ -334,14 +334,17 @@ def _into_runs(draw: st.DrawFn, files: list[DeliveredFile], traits: Traits) -> t
 
 
 @st.composite
-def _with_removals(draw: st.DrawFn, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """Files of earlier runs vanish before a run; a later one may bring them again."""
+def _with_removals(draw: st.DrawFn, runs: Sequence[Run], *, keyless: bool) -> tuple[Run, ...]:
+    """Files of earlier runs vanish before a run; a later one may bring them again.
+
+    Without keys load files stay: where all of them are gone a new one is refused (`GENERATIONS_UNKNOWN`).
+    """
     found: list[Run] = []
     there: list[str] = []
     for run in runs:
         gone = draw(st.lists(st.sampled_from(there), unique=True)) if there and draw(st.booleans()) else []
         names = [file.name for file in run.files]
-        gone = [name for name in gone if name not in names]
+        gone = [name for name in gone if name not in names and not (keyless and name.startswith("LOAD"))]
         found.append(replace(run, removed=tuple(gone)))
         there = [name for name in dict.fromkeys((*there, *names)) if name not in gone]
     return tuple(found)

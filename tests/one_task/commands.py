@@ -37,16 +37,21 @@ def gddl_process(folder: Path, *arguments: str, status: int = 0) -> Answer:
     return _answer(done.stdout, done.stderr, done.returncode, status)
 
 
-def gddl(folder: Path, *arguments: str, status: int = 0) -> Answer:
-    """The same in this process: the job gets its JobSpec and gives its results as the other process would."""
+def gddl(folder: Path, *arguments: str, status: int | None = 0, as_json: bool = True) -> Answer:
+    """The same in this process: the job gets its JobSpec and gives its results as the other process would.
+
+    Args:
+        status: that it has to end with; None: any.
+    """
     out, err = io.StringIO(), io.StringIO()
     with patch.object(JobProcess, "run", _run_here), redirect_stdout(out), redirect_stderr(err):
-        ended = invoke([*arguments, "--metadata", str(folder / "metadata"), "--json"], context.real())
+        form = ["--json"] if as_json else []
+        ended = invoke([*arguments, "--metadata", str(folder / "metadata"), *form], context.real())
     return _answer(out.getvalue(), err.getvalue(), ended, status)
 
 
-def _answer(out: str, err: str, ended: int, status: int) -> Answer:
-    assert ended == status, out + err
+def _answer(out: str, err: str, ended: int, status: int | None) -> Answer:
+    assert status in (ended, None), out + err
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")], out + err
 
 

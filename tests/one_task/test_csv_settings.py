@@ -116,7 +116,7 @@ def test_key_that_is_not_logged_is_none(tmp_path: Path) -> None:
     ({}, "I,1,1,a,x,1\nI,2,2,c,y\rI,9,9,e,z,9\nI,3,3,d,z,3\n", ["x", "z"], ["ROW_MALFORMED"]),
     ({"csv_row_delimiter": "\r"}, "I,1,1,a,x\ny,1\rI,2,2,c,\"z\r\",2\r", ["x\ny", "z\r"], []),
     ({"csv_row_delimiter": "\x1e"}, "I,1,1,a,x\ny,1\x1eI,2,2,c,z\r\nI,1\x1e", ["x\ny", "z\r\nI"], []),
-    ({"csv_row_delimiter": "|~"}, "I,1,1,a,x|y,1|~I,2,2,c,z\n,2", ["x|y", "z\n"], []),
+    ({"csv_row_delimiter": "|~"}, "I,1,1,a,x|y,1|~I,2,2,c,z\n,2|~", ["x|y", "z\n"], []),
     ({"csv_quotes": False}, 'I,1,1,a,"x,1\nI,2,2,c,5" disk,2\nI,3,3,d,y",3\n', ['"x', '5" disk', 'y"'], []),
     ({"csv_quotes": False}, 'I,1,1,a,x,1\nI,2,2,"c,d",y,2\n', ["x"], ["ROW_MALFORMED"]),
 ])  # fmt: skip

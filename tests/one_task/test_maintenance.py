@@ -337,3 +337,20 @@ def test_each_figure_of_a_maintenance_is_shown_or_known_as_left_out() -> None:
     own_way = {"compacted", "logs_kept", "landing"}  # no counts: shown in their own ways
     assert {*MAINTENANCE_COUNTS, *own_way} == {field.name for field in fields(MaintenanceResult)}
     assert own_way.isdisjoint(MAINTENANCE_COUNTS)
+
+
+def test_a_folder_that_deltalake_opens_as_another_one_is_refused(tmp_path: Path) -> None:
+    """`a%20b`: it would clean up the table in `a b`. Loads, which don't open tables by it, go on."""
+    spec = spec_of()
+    (tmp_path / "a b").mkdir()
+    beside = filled(tmp_path / "a b", spec)
+    kept = sorted(path.name for path in Path(beside.layout(spec).changes).rglob("*"))
+    (tmp_path / "a%20b").mkdir()
+    lake = filled(tmp_path / "a%20b", spec)
+    result = lake.result(spec, MAINTAIN)
+    assert result.error is not None
+    assert (result.error.code, result.error.fatal) == ("ROOT_UNUSABLE", True)
+    assert "Remedy: rename the folder of the lake" in result.error.message
+    assert sorted(path.name for path in Path(beside.layout(spec).changes).rglob("*")) == kept
+    lake.root.rename(tmp_path / "a_b")
+    assert Lake(tmp_path / "a_b").done(spec, MAINTAIN).status == "succeeded"

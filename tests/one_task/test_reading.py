@@ -174,7 +174,7 @@ def test_concatenated_records_are_separated(tmp_path: Path) -> None:
 
 def test_malformed_csv_lines_keep_their_positions(tmp_path: Path) -> None:
     lines = ["I,1,1,a", "I,2", "", "I,3,3,c", "I,4,4,d,e", "x", "I,5,5,f"]
-    path = write_bytes(tmp_path, "f.csv", "\n".join(lines).encode())
+    path = write_bytes(tmp_path, "f.csv", ("\n".join(lines) + "\n").encode())
     (probed,), _ = probe_all(Storage(), [planned(path)], dialect_of(CSV))
     found = read_file(Storage(), probed)
     assert isinstance(found, FileRows)

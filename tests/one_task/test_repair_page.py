@@ -160,6 +160,7 @@ PROMISES = re.compile(
 )
 SNAPSHOTS, TABLE_SNAPSHOTS = "debezium/test_snapshots.py", "one_task/test_table_snapshots.py"
 RESYNC_ROWS, LATE_FILES = "databases/test_resync_rows.py", "scenarios/test_late_files.py"
+WITHOUT_KEYS = "one_task/test_loads_without_keys.py"
 OF_PAGES = {
     "capture.md": {
         "And a row of a dropped partition": (
@@ -237,6 +238,9 @@ OF_PAGES = {
         "`CUT_BEFORE_LOAD`": "as_of/test_by_time.py::test_a_table_that_was_loaded_again_has_cuts_of_each_load",
         "- Not known are loads": "as_of/test_loaded_again.py::test_a_reload_from_the_files_lets_nothing_be_known",
         "an earlier release": "as_of/test_of_commits.py::test_files_that_an_earlier_release_has_read_are_refused",
+    },
+    "recipes/no-key.md": {
+        "removes the earlier rows": f"{WITHOUT_KEYS}::test_much_smaller_load_is_held_and_equal_to_nothing",
     },
     "tasks/add-a-table.md": {
         "`KEYS_SHARED`": "one_task/test_new_keys.py::test_rows_of_a_full_load_that_share_a_key_are_counted",

@@ -278,6 +278,74 @@ def test_a_reload_of_a_busy_table_forgets_nothing(exports: Exports) -> None:
     assert exports.run().status == "skipped"
 
 
+FOREIGN = {
+    "delta": ("Delta Lake", ["_delta_log/00000000000000000000.json"]),
+    "delta_around": ("Delta Lake", ["../_delta_log/00000000000000000000.json"]),
+    "iceberg": ("Iceberg", ["metadata/v1.metadata.json", "metadata/snap-1.avro"]),
+    "hudi": ("Hudi", [".hoodie/hoodie.properties"]),
+    "deeper": ("Hudi", ["region/.hoodie/timeline/1.commit", "region/part.parquet"]),
+    "replaced": ("Databricks", ["_started_1", "_committed_1", "_started_2", "_committed_2"]),
+    "broken_off": ("Databricks", ["_started_1"]),
+    "broken_off_below": ("Databricks", ["a/_started_1", "a/part.parquet"]),
+}
+"""What says which of an export's files count, and files of it."""
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_an_export_whose_files_do_not_all_count_is_held(exports: Exports, name: str) -> None:
+    """Until only plain files are there; stale ones would bring rows back."""
+    what, files = FOREIGN[name]
+    exports.land(1, {1: "a"})
+    for file in files:
+        path = exports.folder(1) / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(exports.folder(1) / "part-00000.parquet", path) if path.suffix == ".parquet" else path.touch()
+    for _ in range(2):
+        (warning,) = exports.run().warnings
+        assert (warning.code, what in warning.message) == ("SNAPSHOT_HELD", True)
+    assert not Path(exports.lake.layout(SPEC).replica).exists()
+    for file in files:
+        (exports.folder(1) / file).unlink()
+    assert (codes(exports.run()), exports.replica()) == ({"SNAPSHOT_CLEARED": 1}, {1: "a"})
+
+
+def test_markers_of_one_whole_transaction_hold_nothing(exports: Exports) -> None:
+    exports.land(1, {1: "a"})
+    for marker in ("_started_12", "_committed_12", "_committed_vacuum34", "_temporary/0/x.parquet", "_metadata"):
+        path = exports.folder(1) / marker
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    assert (codes(exports.run()), exports.replica()) == ({}, {1: "a"})
+
+
+COUNTRY = {"exclude_columns": ("country",), "absent_columns": ("country",)}
+
+
+@pytest.mark.parametrize(
+    ("fields", "inside", "held"),
+    [
+        ({}, None, True), ({"keys": ("id", "country")}, None, True), ({"mask": {"country": "hash"}}, None, True),
+        ({}, "Country", False), (COUNTRY, None, False), ({"columns": ("id", "v")}, None, False),
+        ({"rename": {"country": "land"}}, None, True), ({"rename": {"Country": "land"}}, "country", False),
+    ],
+)  # fmt: skip
+def test_columns_that_folders_have_alone_hold_an_export(
+    exports: Exports, fields: dict[str, Any], inside: str | None, held: bool
+) -> None:
+    exports = replace(exports, spec=replace(SPEC, **fields))
+    for country, key in (("DE", 1), ("FR%2FX", 2)):
+        rows = table_of({key: country})
+        folder = exports.folder(1) / f"country={country}"
+        folder.mkdir(parents=True)
+        pq.write_table(
+            rows if inside is None else rows.append_column(inside, pa.array([country])), folder / "p.parquet"
+        )
+    (exports.folder(1) / "_SUCCESS").touch()
+    result = exports.run()
+    assert codes(result) == ({"SNAPSHOT_HELD": 1} if held else {})
+    assert "country" in result.warnings[0].message if held else exports.replica() == {1: "DE", 2: "FR%2FX"}
+
+
 def test_a_held_snapshot_needs_attention_until_it_is_gone(exports: Exports) -> None:
     exports = replace(exports, spec=replace(SPEC, sweep_limit=0.4))
     exports.land(1, {1: "a", 2: "b"})
@@ -471,6 +539,22 @@ def test_keys_that_differ_as_text_alone_are_compared_in_parts(exports: Exports) 
         (exports.folder(day) / "_SUCCESS").touch()
         exports.run()
     assert exports.replica() == dict.fromkeys(range(40), "b")
+
+
+@pytest.mark.parametrize("complete", ["_SUCCESS", "settle", "1"])
+def test_a_last_line_without_its_end_counts_where_the_writer_says_that_it_is_done(
+    exports: Exports, complete: str
+) -> None:
+    spec = replace(SPEC, options={**FORMAT, "csv_header": True, "complete": complete, "types": {"id": "int"}})
+    exports = replace(exports, spec=replace(spec, settle="0s"))
+    exports.folder(1).mkdir(parents=True)
+    (exports.folder(1) / "orders.csv").write_text("id,v\n1,a\n2,b")
+    (exports.folder(1) / "_SUCCESS").touch()
+    found = exports.run()
+    if complete == "_SUCCESS":
+        assert exports.replica() == {1: "a", 2: "b"}
+    else:
+        assert [(w.code, "cut off" in w.message) for w in found.warnings] == [("SNAPSHOT_HELD", True)]
 
 
 def test_values_that_a_new_type_rounds_are_changes(exports: Exports) -> None:

@@ -102,8 +102,10 @@ def as_text(value: Value) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Decimal):
-        return format(value, "f")
-    if isinstance(value, (str, int, date)):
+        return format(value.normalize(), "f")
+    if isinstance(value, date):
+        return str(value).removesuffix(" 00:00:00")
+    if isinstance(value, (str, int)):
         return str(value)
     raise NotModelledError(f"text of {type(value).__name__}")
 

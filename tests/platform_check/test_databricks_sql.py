@@ -145,6 +145,9 @@ def test_without_a_workspace_it_is_not_tried(ground: Ground, monkeypatch: pytest
     with in_workspace(ground, on="RUNNING") as (made, sql):
         bare = replace(made, loaded=replace(made.loaded, catalogs={}))
         assert outcomes(bare, CHECK)[CHECK].reason == "no-workspace"
+        environ = {**made.cli.environ, "DATABRICKS_HOST": "https://another.example.com"}
+        elsewhere = replace(made, cli=replace(made.cli, environ=environ))
+        assert outcomes(elsewhere, CHECK)[CHECK].reason == "no-workspace", "it knows nothing of the catalog"
         assert outcomes(made, CHECK)[CHECK].reason == "failed", "the table was not registered"
         assert sql.statements == {}
 

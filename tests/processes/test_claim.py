@@ -83,6 +83,16 @@ def test_failed_run_releases_its_claim(root: str) -> None:
         assert numbers(root) == [2]
 
 
+def test_an_error_of_an_overtaken_run_is_that_it_was_overtaken(root: str) -> None:
+    """It compares what it has read before with what another run has written."""
+    claim = take(root, "far")
+    rewrite(root, 1, elsewhere(document(root, 1), 61))
+    take(root).release()
+    with pytest.raises(RetriableError, match="CLAIM_LOST") as caught, claim:
+        raise FileNotFoundError("removed by the other")
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+
+
 def test_another_table_is_another_claim(root: str) -> None:
     with take(root), take(f"{root}-other"):
         assert numbers(root) == numbers(f"{root}-other") == [1]

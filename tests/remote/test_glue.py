@@ -227,6 +227,8 @@ def test_a_job_that_another_version_deployed_is_refused(quiet: GlueService) -> N
         ("ThrottlingException", RetriableError, "PLATFORM_UNREACHABLE"),
         ("InternalServiceException", RetriableError, "PLATFORM_UNREACHABLE"),
         ("ConcurrentRunsExceededException", RetriableError, "PLATFORM_UNREACHABLE"),
+        ("ResourceNumberLimitExceededException", RetriableError, "PLATFORM_UNREACHABLE.*when other runs have ended"),
+        ("ServiceQuotaExceededException", RetriableError, "PLATFORM_UNREACHABLE.*ask AWS for a larger quota"),
         ("AccessDeniedException", FatalError, "PLATFORM_REFUSED.*permissions.*glue.md"),
         ("ExpiredTokenException", FatalError, "PLATFORM_REFUSED.*renew the credentials"),
     ],

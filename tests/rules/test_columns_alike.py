@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.spec import TableSpec
@@ -12,7 +14,7 @@ from tests.conftest import LocalPort
 from tests.debezium.probing import text
 from tests.debezium.topic import Topic
 from tests.harness.lake import Lake, LakeTable, spec_of
-from tests.harness.landing import write_bytes
+from tests.harness.landing import write, write_bytes
 
 ROWS = "Op,seq,id,name,Name\nI,1,1,a,A\nI,2,2,b,B\nU,3,1,c,C\n"
 
@@ -71,6 +73,67 @@ def test_the_key_is_the_column_of_that_name(tmp_path: Path) -> None:
     table = LakeTable(lake, spec)
     table.run()
     assert table.values("replica", "id") == [("1",), ("2",)]
+
+
+@pytest.mark.parametrize("name", ["op", "OP"])
+def test_a_column_of_the_source_is_no_operation(engine: LocalPort, tmp_path: Path, name: str) -> None:
+    """A full load has no column of operations, change files have one before it."""
+    table = LakeTable(Lake(tmp_path, port=engine.everywhere()), spec_of(settle="0s"))
+    folder = table.lake.landing(table.spec)
+    write(folder, "LOAD00000001.parquet", pa.table({"seq": [0, 0, 0], "id": [1, 2, 3], name: ["D", "I", None]}))
+    first = table.run()
+    assert (first.quarantined, table.values("replica", "id", name)) == (0, [(1, "D"), (2, "I"), (3, None)])
+    changes = {"Op": ["I", "U", "D"], "seq": [1, 2, 3], "id": [4, 2, 3], name: ["D", "I", "U"]}
+    write(folder, "20250101-000000001.parquet", pa.table(changes))
+    table.run()
+    assert table.values("replica", "id", name) == [(1, "D"), (2, "I"), (4, "D")]
+
+
+@pytest.mark.parametrize("name", ["Op", "op"])
+def test_a_load_may_have_operations(tmp_path: Path, name: str) -> None:
+    table = LakeTable(Lake(tmp_path), spec_of(settle="0s"))
+    rows = pa.table({name: ["I", "I"], "seq": [0, 0], "id": [1, 2]})
+    write(table.lake.landing(table.spec), "LOAD00000001.parquet", rows)
+    table.run()
+    assert {column for column in table.rows("replica")[0] if not column.startswith("_")} == {"seq", "id"}
+
+
+@pytest.mark.parametrize(("rule", "columns"), [
+    ({}, ["_", "id", "v"]), ({"rename": {"_": "row"}}, ["id", "row", "v"]),
+    ({"exclude_columns": ["_"], "absent_columns": ["_"]}, ["id", "v"]),
+])  # fmt: skip
+def test_a_document_with_a_nameless_field(
+    engine: LocalPort, tmp_path: Path, rule: dict[str, Any], columns: list[str]
+) -> None:
+    """It is the column `_`, which the row may rename or leave out."""
+
+    def document(key: int, **more: Any) -> dict[str, Any]:
+        source = {"connector": "mongodb", "collection": "t", "rs": "r", "ord": key, "ts_ms": 1}
+        return {
+            "op": "c",
+            "before": None,
+            "after": json.dumps({"_id": key, "id": key, "v": "a", **more}),
+            "source": source,
+        }
+
+    topic = Topic(engine, tmp_path, **rule)
+    topic.land(text(document(1)))
+    topic.run()
+    topic.land(text(document(2, **{"": "x"}), document(3)))
+    topic.run()
+    assert topic.replica("id", "v") == [(1, "a"), (2, "a"), (3, "a")]
+    names = {name for name in topic.rows("replica")[0] if not name.startswith(("_id", "_dbz", "_gddl"))}
+    assert sorted(names) == columns
+
+
+def test_a_header_with_a_nameless_column(tmp_path: Path) -> None:
+    """As pandas writes that of an index."""
+    spec = spec_of(options={"csv_header": True}, settle="0s", rename={"_": "row"})
+    lake = Lake(tmp_path)
+    write_bytes(lake.landing(spec), "20250101-000000001.csv", b"Op,seq,,id\nI,1,0,1\n")
+    table = LakeTable(lake, spec)
+    table.run()
+    assert table.values("replica", "id", "row") == [("1", "0")]
 
 
 def test_events_with_such_columns(engine: LocalPort, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ def test_texts_that_are_copied_as_they_are_are_never_read_otherwise_in_silence(r
 @pytest.mark.parametrize(("text", "good", "bad"), [
     ('I,0,5" disk,x\nI,1,b,y\n', ["1"], ['I,0,5" disk,x']),
     ('I,0,"a"b,x\nI,1,b,y\n', ["1"], ['I,0,"a"b,x']),
-    ('I,0,b,y\nI,1,b,"a"b', ["0"], ['I,1,b,"a"b']),
+    ('I,0,b,y\nI,1,b,"a"b\n', ["0"], ['I,1,b,"a"b']),
     ('I,0,"a,x\nI,1,b"c,y\nI,2,d,z\n', ["2"], ['I,0,"a,x', 'I,1,b"c,y']),
 ])  # fmt: skip
 def test_a_quotation_mark_that_rfc_4180_does_not_allow_makes_its_lines_no_rows(

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.probe import CARRIED, probe
-from spark_jobs.dialects.protocol import dialect_of
+from spark_jobs.dialects.protocol import Unreadable, dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.file_rows import FileRows, read_file
 from tests.harness.examples import at_random
@@ -109,16 +110,22 @@ def files(draw: st.DrawFn) -> tuple[str, DmsOptions]:
     for count in draw(st.lists(widths, max_size=6)):
         lines += [[_written(draw(_FIELD), draw(st.booleans()), form) for _ in range(count)]]
     end = draw(st.sampled_from(["\n", "\r\n"])) if row_end == "\n" else row_end
-    text = end.join(map(delimiter.join, lines))
-    return text + draw(st.sampled_from(["", end])), form
+    return "".join(delimiter.join(line) + end for line in lines), form
 
 
-def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
+def tried(folder: Path, data: bytes, form: DmsOptions) -> FileRows | Unreadable:
     path = folder / "20240101-000000000.csv"
     path.write_bytes(data)
     file = PlannedFile(path=str(path), kind="change", format="csv", size=len(data), etag="", modified="",
                        fingerprint="", generation=1)  # fmt: skip
-    found = read_file(Storage(), probe(Storage(), file, form))
+    try:
+        return read_file(Storage(), probe(Storage(), file, form))
+    except QuarantinableError as error:
+        return Unreadable(file, error.code, error.what)
+
+
+def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
+    found = tried(folder, data, form)
     assert isinstance(found, FileRows), found
     return found
 
@@ -127,8 +134,8 @@ def read(folder: Path, data: bytes, form: DmsOptions) -> FileRows:
 @given(files())
 @example(('a\rb\n"c\nd"\n', DmsOptions(csv_columns=("a",), csv_delimiter=r"\x01", csv_quotes=True)))
 @example(("a\rb\x1ec\x1e", DmsOptions(csv_columns=("a",), csv_delimiter=r"\x01", csv_row_delimiter=r"\x1e")))
-@example(('"a",', DmsOptions(csv_columns=("a", "b"), csv_quotes=True)))
-@example(("a\n\nb", DmsOptions(csv_columns=("a",))))
+@example(('"a",\n', DmsOptions(csv_columns=("a", "b"), csv_quotes=True)))
+@example(("a\n\nb\n", DmsOptions(csv_columns=("a",))))
 @example(("\n", DmsOptions(csv_columns=("a",))))
 @example(('"a\nb",c\n1,2\n', DmsOptions(csv_header=True, csv_quotes=True)))
 @example(("a,,NULL\n", DmsOptions(csv_columns=("a", "b", "c"), csv_null="")))
@@ -148,6 +155,27 @@ def test_csv_is_read_as_by_one_character_at_a_time(given_file: tuple[str, DmsOpt
             assert [line is not None for line in lines] == [row is None for row in wanted]
             good = [tuple(map(_text_of, row)) for row, line in zip(_rows(found), lines, strict=True) if line is None]
             assert good == [tuple(row) for row in wanted if row is not None]
+
+
+@settings(max_examples=at_random(60))
+@given(files())
+@example(("a,25\nb,2599\n", DmsOptions(csv_columns=("a", "b"))))
+@example(('a,"6"" pipe"\n', DmsOptions(csv_columns=("a", "b"), csv_quotes=True)))
+@example(("id,name\n1,x\n", DmsOptions(csv_header=True)))
+@example(("a|~b~|~", DmsOptions(csv_columns=("a",), csv_row_delimiter="|~")))
+def test_a_file_that_is_cut_has_no_row_of_a_part(given_file: tuple[str, DmsOptions]) -> None:
+    """Its last line counts where it has its end; else the file is refused."""
+    text, form = given_file
+    with TemporaryDirectory() as folder:
+        whole = tried(Path(folder), text.encode(), form)
+        assume(isinstance(whole, FileRows))
+        assert isinstance(whole, FileRows)
+        values = _rows(whole)
+        for size in range(1, len(text)):
+            found = tried(Path(folder), text[:size].encode(), form)
+            if isinstance(found, FileRows):
+                assert text[:size].endswith(form.csv_row_delimiter)
+                assert _rows(found) == values[: found.rows]
 
 
 def _rows(found: FileRows) -> list[tuple[bytes | None, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from airflow_gddl.contract.spec import JobSpec
@@ -46,6 +47,17 @@ def test_without_java_each_table_fails_with_a_message(tmp_path: Path) -> None:
     assert all("JAVA_HOME" in result["error"]["message"] for result in results)
     own = [line for line in ended.err.splitlines() if line != LAUNCHER]
     assert ["JAVA_MISSING" in line for line in own] == [True] * len(SPECS), ended.err
+
+
+def test_a_java_that_ends_at_its_start_is_not_called_missing(tmp_path: Path) -> None:
+    """As where the tier asks for more memory than the machine has."""
+    job = landed(tmp_path)
+    tiers = {name: replace(tier, memory="900000g") for name, tier in job.tiers.items()}
+    with job_child(replace(job, tiers=tiers)) as child:
+        ended = child.end()
+    errors = [json.loads(line)["error"] for line in ended.out.splitlines()]
+    assert [error["code"] for error in errors] == ["CLUSTER_UNUSABLE"] * len(SPECS)
+    assert all("900000g" in error["message"] and "JAVA_HOME" not in error["message"] for error in errors)
 
 
 def _without_java(folder: Path) -> Mapping[str, str]:

@@ -107,6 +107,33 @@ def test_next_run_resumes(
     assert differences(wanted, by_engine(broken.layout(spec))) == []
 
 
+PLAIN = ("Op", "transact_seq", "id", "v", "n")
+PRIOR = (
+    Run((file_of("LOAD00000001.parquet", load=True, rows=LOADED, columns=PLAIN),)),
+    Run((file_of("20240101-000000001.parquet", load=False, columns=PLAIN,
+                 rows=[change("D", 10, 2), change("D", 11, 4), change("I", 21, 8), change("D", 22, 8)]),)),
+    Run((file_of("20240101-000000002.parquet", load=False, columns=PLAIN, rows=[
+        change("D", 30, 1), change("U", 31, 2, "after a delete"), change("U", 32, 3), change("D", 33, 3),
+        change("U", 34, 9, "never seen"), change("D", 35, 10), change("U", 36, 11), change("D", 37, 11),
+        change("D", 38, 5), change("U", 39, 5, "after its own delete"), change("D", 40, 4), change("U", 41, 6),
+        change("I", 42, 7), change("D", 43, 7), change("D", 20, 8), change("U", 24, 8, "late"),
+    ]),)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("delete", ["hard", "soft"])
+@pytest.mark.parametrize("step", ["decide", "tombstones", "replica", "history"])
+def test_a_resumed_run_counts_the_updates_without_prior_of_a_whole_one(step: str, delete: str, tmp_path: Path) -> None:
+    """What the first attempt wrote is no prior of its own changes, and what it removed was one."""
+    spec = replace(spec_of("t", delete="soft" if delete == "soft" else "hard"), before_image_prefix=None)
+    whole = _played(tmp_path / "whole", spec, PRIOR[:-1])
+    whole.land(spec, PRIOR[-1], TYPES)
+    (wanted,) = [one for one in whole.raising(spec).warnings if one.code == "UPDATE_WITHOUT_PRIOR"]
+    assert wanted.count == 6, "2, 5, 8, 9, 10 and 11"
+    found = _played(tmp_path / "broken", spec, PRIOR, step).raising(spec).warnings
+    assert [one for one in found if one.code == "UPDATE_WITHOUT_PRIOR"] == [wanted]
+
+
 @pytest.mark.parametrize("step", STEPS)
 def test_reported_step_is_written(step: str, whole: Whole, tmp_path: Path) -> None:
     spec = spec_of("t")

@@ -30,6 +30,7 @@ SORTS = {
     "truncates": dense(Traits(truncates=True, most_reloads=2)),
     "truncates of parts": dense(Traits(truncates=True, partial=True, forced=True, renames=True, images=True)),
     "truncates without keys": dense(Traits(truncates=True, keyless=True)),
+    "reloads without keys": dense(Traits(keyless=True, most_reloads=3)),
     "conditions without keys": dense(Traits(conditions=True, keyless=True)),
 }
 """Beside those of `tests/spark/test_histories.py`, which the same pipeline plays, with repairs at the end."""

@@ -103,6 +103,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"sequence_by": ("_GDDL",)}, "COLUMN_RESERVED", "sequence_by[0]"),
     ({"mask": {"_rescued_data": "null"}}, "COLUMN_RESERVED", "mask._rescued_data"),
     ({"force_update": "_rescued_data"}, "COLUMN_RESERVED", "force_update"),
+    ({"options": {"csv_columns": ["id", "Op"]}}, "COLUMN_RESERVED", "options.csv_columns"),
+    ({"options": {"csv_columns": ["id", "o"], "op_column": "o"}}, "COLUMN_RESERVED", "options.csv_columns"),
     ({"before_image_prefix": ""}, "PREFIX_INVALID", "before_image_prefix"),
     ({"source": ""}, "SOURCE_INVALID", "source"),
     ({"source": "a/b"}, "SOURCE_INVALID", "source"),

@@ -139,7 +139,7 @@ def test_unreadable_files_wait_when_they_change_and_open_no_generation() -> None
 def test_missing_files_are_reported_also_during_the_listing() -> None:
     kept, gone, vanishing = landed("LOAD00000001.csv"), landed("LOAD00000002.csv"), landed("LOAD00000003.csv", 2)
 
-    def fingerprint(file: LandedFile) -> str:
+    def fingerprint(file: LandedFile, _known: FileEntry | None) -> str:
         raise FileNotFoundError(file.path)
 
     rows = known(entry(kept), entry(gone), entry(landed("LOAD00000003.csv")))

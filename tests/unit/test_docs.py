@@ -120,7 +120,7 @@ def test_each_remedy_of_the_quarantine_can_work(code: str, remedy: str) -> None:
     """A correction at the source is a new change: the row in quarantine stays there until it is dismissed."""
     written = next(row[3] for row in documented_codes() if row[0] == code)
     for text in (remedy, written):
-        assert re.search(r"replay|dismiss|read when it changes|run gddl rebuild", text), text
+        assert re.search(r"replay|dismiss|read when it changes|run `gddl rebuild", text), text
         assert "dismiss" in text or not re.search(r"the source\b|can't be", text), text
 
 

@@ -29,7 +29,7 @@ from airflow_gddl.runtime.state.endings import (
     VERIFY_CODE,
 )
 from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION, TEXTS, Knowledge, judge
+from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION, TEXTS, Knowledge, judge, what_to_do
 from airflow_gddl.topology.table_row import TableRow
 from tests.unit.test_table_status import DAY, ROW, changed_daily
 
@@ -90,6 +90,15 @@ def test_the_table_has_every_code_and_only_actions() -> None:
     for code, how in ENDINGS.items():
         assert {*how.actions} <= ACTIONS.keys(), code
         assert how.why, code
+
+
+@pytest.mark.parametrize("code", ENDINGS)
+def test_a_code_says_what_to_do_about_the_table(code: str) -> None:
+    """In the status, alerts and on the page, where no message of a run is at hand."""
+    text = what_to_do(code, "shop.a")
+    assert not text.startswith("see "), text
+    assert "--table T" not in text
+    assert code not in ("FOREIGN_COMMIT", "SWEEP_HELD", "TRUNCATE_HELD") or "--table shop.a`" in text
 
 
 @pytest.mark.parametrize("code", CODES)

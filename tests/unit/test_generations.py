@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import Generations
-from spark_jobs.plan.generations import Recorded, RecordedFile, generation_at, infer, reconstruct
+from spark_jobs.plan.generations import Recorded, RecordedFile, generation_at, infer, of_times, reconstruct
 from spark_jobs.plan.planned_batch import LandedFile
 from tests.harness.landed import landed
 
@@ -58,6 +58,8 @@ def test_by_time_each_load_after_changes_opens_a_generation() -> None:
     openings = infer(files, "by_time").openings
     assert openings == (at(2), at(5))
     assert [generation_at(file.modified, openings) for file in files] == [1, 1, 2, 2, 2, 3]
+    assert [*of_times(files, 1).values()] == [1, 1, 2, 2, 2, 3]
+    assert [*of_times(files, 5).values()] == [3, 3, 4, 4, 4, 5], "the ledger counts no load twice"
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 60)), max_size=8), st.sampled_from(["auto", "one", "by_time"]))

@@ -30,6 +30,7 @@ from tests.harness.typed_columns import schema_of
         ("_metadata", "_metadata_source"),
         ("gddl", "gddl"),
         ("_v", "_v"),
+        ("", "_"),
     ],
 )
 def test_landed_name_replaces_what_delta_refuses(name: str, landed: str) -> None:
@@ -47,7 +48,7 @@ def test_landed_name_replaces_what_delta_refuses(name: str, landed: str) -> None
             "COLUMN_NAME_RESERVED",
             ("'_metadata'", "'_metadata_Source'"),
         ),
-        ({"": "int"}, "COLUMN_NAME_RESERVED", ("without a name",)),
+        ({"": "int", "_": "int"}, "COLUMN_NAMES_COLLIDE", ("''", "'_'")),
         ({"s": "array<struct<a:int,A:int>>"}, "COLUMN_NAMES_COLLIDE", ("'a'", "'A'")),
         ({"s": "map<int,struct<`a=`:int,a_:int>>"}, "COLUMN_NAMES_COLLIDE", ("'a='", "'a_'")),
     ],

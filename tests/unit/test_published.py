@@ -9,17 +9,20 @@ from typing import Any, get_args
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import TableKind
+from airflow_gddl.contract.extensions import CatalogSpec, TableKind
 from airflow_gddl.contract.features import properties_of, with_properties
 from airflow_gddl.contract.features.iceberg import FEATURE
 from airflow_gddl.contract.published import (
     Publication,
     PublishedTable,
     Reader,
+    RegisteredTable,
+    RegistrationState,
     ReplicaSchema,
     ViewName,
     published_problems,
     query,
+    relation_of,
     view_sql,
 )
 from airflow_gddl.contract.row_checks import check_table
@@ -240,3 +243,11 @@ def test_views_are_written_to_files(shop: Shop) -> None:
     refused = shop.gddl("views", "--table", "sales.orders", "--out", str(shop.folder / "file" / "x"))
     assert (refused.status, "[VIEWS_NOT_WRITTEN]" in refused.err) == (2, True)
     assert "[VIEWS_NOT_WRITTEN]" in shop.gddl("views", "--table", "sales.orders", "--out", "s3://bucket/x").err
+
+
+@pytest.mark.parametrize(("account", "athena"), [(None, '"shop"."orders"'), ("123456789012", "")])
+def test_athena_finds_no_table_by_name_in_the_catalog_of_another_account(account: str | None, athena: str) -> None:
+    catalog = CatalogSpec(kind="glue", catalog_id=account)
+    state = RegistrationState(tables={"replica": RegisteredTable(name="shop.orders", location="s3://a", digest="")})
+    assert relation_of(catalog, state, "athena") == athena, "it reads the table by its path"
+    assert relation_of(catalog, state, "spark") == "`shop`.`orders`"

@@ -42,7 +42,11 @@ def test_a_pair_that_fits_has_its_artifact(spark: str, delta: str, artifact: str
             "4.2.0",
             "Delta 4.2.0 does not run on Spark 4.1.4: it was built against 4.1.1. Remedy: Spark 4.1.4 goes",
         ),
-        ("4.3.0", "4.4.0", "no build for Spark 4.3.0. Remedy: the newest known pair is Spark 4.2 with Delta 4.4.0"),
+        (
+            "4.3.0",
+            "4.4.0",
+            "no Delta is known to run on Spark 4.3.0; the newest known pair is Spark 4.2 with Delta 4.4.0; choose",
+        ),
         ("4.0.2", "3.3.2", "Delta 3.3.2 is not supported. Remedy: Spark 4.0.2 goes with Delta 4.4.0"),
         ("4.0.2", "5.0.0", "Delta 5.0.0 is not supported"),
     ],
@@ -87,6 +91,7 @@ def test_packages_that_do_not_fit_are_refused_with_the_command_that_installs_a_p
     [
         ("4.2.0", "4.0.1", "4.4.0"),
         ("4.2.0", "4.1.0", "4.4.0"),
+        ("4.2.1", "4.1.0", "4.4.0"),  # resolvers choose it: delta-spark 4.4 ends at pyspark 4.2.0
         ("4.1.4", "4.2.0", "4.4.0"),
         ("4.1.1", "4.2.0", "4.2.0"),
     ],

@@ -180,5 +180,7 @@ def _require_sound(request: LookRequest, tables: list[NewTable]) -> None:
     for name, problem in problems.items():
         what = f"{name} would be invalid: {problem or 'another metadata row has its name'}"
         raise MetadataError(
-            "NEW_TABLE_REFUSED", what, remedy="add its metadata row to the metadata folder: gddl onboard"
+            "NEW_TABLE_REFUSED",
+            what,
+            remedy="write its metadata row into the metadata folder; `gddl onboard SOURCE` shows one",
         )

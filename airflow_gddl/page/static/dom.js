@@ -13,9 +13,17 @@ function fill(made, attributes, children) {
   return made;
 }
 
+const MESSAGES = new Set(["error", "remedy", "trouble", "warn"]);
+
 export function el(name, attributes = {}, ...children) {
-  const shown = name === "option" ? children : children.flat().flatMap(breakable);
-  return fill(document.createElement(name), attributes, shown);
+  const parts = MESSAGES.has(attributes.class) ? children.flat().flatMap(coded) : children.flat();
+  return fill(document.createElement(name), attributes, name === "option" ? parts : parts.flatMap(breakable));
+}
+
+/** Messages have commands and names between backticks. */
+function coded(child) {
+  if (typeof child !== "string") return [child];
+  return child.split(/`([^`]+)`/).map((part, at) => (at % 2 ? el("code", {}, part) : part));
 }
 
 /** Long names and paths are broken after `_`, `.` and `/`, where they must be. */

@@ -31,7 +31,7 @@ export class Quarantine {
     const matching = this.code ? (found.codes[this.code] ?? 0) : found.unresolved;
     return [
       el("div", { class: "chips", role: "group", "aria-label": "Codes" }, this.chip("", found.unresolved), Object.entries(found.codes).map(([code, number]) => this.chip(code, number))),
-      el("ul", { class: "remedies" }, Object.keys(found.codes).filter((code) => !this.code || code === this.code).map((code) => el("li", {}, el("b", {}, code), `: ${found.remedies[code]}`))),
+      el("ul", { class: "remedies" }, Object.keys(found.codes).filter((code) => !this.code || code === this.code).map((code) => el("li", { class: "remedy" }, el("b", {}, code), `: ${found.remedies[code]}`))),
       el("p", { class: "count" }, matching > found.rows.length ? `The first ${count(found.rows.length)} of ${counted(matching, "row")}; gddl errors list --table ${this.name} has more.` : counted(matching, "row")),
       grid([column("When", "moment"), "Code", "Column", "File", "Batch"], found.rows.map((row) => quarantined(row, this.explain())), "Quarantine"),
     ];

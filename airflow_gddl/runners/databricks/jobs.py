@@ -192,7 +192,7 @@ def render_bundle(folder: Path, name: str, wanted: Mapping[str, JobSettings]) ->
     }
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / BUNDLE
-    head = "# Made by `gddl deploy databricks --render-bundle`; change gddl.yaml instead.\n"
+    head = "# Made by `gddl deploy databricks --render-bundle FOLDER`; change gddl.yaml instead.\n"
     path.write_text(head + yaml.safe_dump(bundle, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return path
 

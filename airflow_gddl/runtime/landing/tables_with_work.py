@@ -291,7 +291,8 @@ def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: Pipelin
 _LOG = logging.getLogger(__name__)
 _BACKFILL_LOADS_NOTHING = (
     "a backfill loads nothing, because the ledger decides what is loaded, never a run's date. To read the files of a "
-    "time again: trigger the DAG with action reload, from and to, or gddl reload --from-files --since … --until …"
+    "time again: trigger the DAG with action reload, from and to, or run "
+    "`gddl reload --from-files --table T --since … --until …`"
 )
 
 

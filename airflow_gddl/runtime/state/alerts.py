@@ -13,7 +13,6 @@ from airflow_gddl.runtime.state.endings import MAINTENANCE_CODE, RATE_CODE, SOUR
 from airflow_gddl.runtime.state.table_runs import RunFact
 from airflow_gddl.runtime.state.table_status import (
     NEEDS_ATTENTION,
-    OF_RUN,
     TableStatus,
     has_many_quarantined,
     text_of_code,
@@ -139,7 +138,8 @@ def _lateness(one: TableStatus) -> TableProblem:
         text = "nothing of its source's log has come for longer than its freshness allows, not even the heartbeat"
         return TableProblem(STOPPED_CODE, f"{text} {one.row.heartbeat}")
     behind = "was never up to date" if one.behind is None else f"is {one.behind:.0f} s behind"
-    return TableProblem(_LATE_CODE, f"it {behind}; its freshness allows {one.row.freshness} s")
+    waits = "" if one.record.waiting_since is None else ", and what has landed since then is not applied"
+    return TableProblem(_LATE_CODE, f"it {behind}{waits}; its freshness allows {one.row.freshness} s")
 
 
 def _of_run(run: RunFact) -> Iterable[TableProblem]:
@@ -148,7 +148,7 @@ def _of_run(run: RunFact) -> Iterable[TableProblem]:
         yield TableProblem("ROWS_MISSING", f"{run.rows_read} rows were read, {sum_} accounted for")
     for code in _WARNED:
         if code in run.warnings:
-            yield TableProblem(code, OF_RUN, of_run=True)
+            yield TableProblem(code, "see the warnings of the last run", of_run=True)
 
 
 def _failure(one: TableStatus, newest: RunFact, limits: AlertLimits) -> Iterable[TableProblem]:

@@ -180,6 +180,7 @@ def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocum
         made = {}
         for name, record in records.items():
             known = before.tables.get(name, TableRecord())
+            looked = max(record, known, key=lambda one: one.waiting_at or 0.0)
             made[name] = replace(
                 record,
                 complete=latest(record.complete, known.complete),
@@ -188,6 +189,8 @@ def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocum
                 changing_runs=known.changing_runs,
                 verified=known.verified,
                 missing_from=known.missing_from,
+                waiting_since=looked.waiting_since,
+                waiting_at=looked.waiting_at,
                 detected=newest_of(record.detected, known.detected),
                 settled=newest_of(record.settled, known.settled),
             )

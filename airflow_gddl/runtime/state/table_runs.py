@@ -167,6 +167,8 @@ class TableRecord:
             verification that found it, and of the newest that found it settled; `settled` has the newest successful
             run of each action, too; see `holds`.
         lost: what the newest run that missed the landing folder says of it; empty: none did.
+        waiting_since, waiting_at: when the oldest landed of what is there and not applied (None: all is), and the start
+            of the newest run that said so.
     """
 
     newest: RunFact | None = None
@@ -191,6 +193,8 @@ class TableRecord:
     detected: Mapping[str, float] = field(default_factory=dict)
     settled: Mapping[str, float] = field(default_factory=dict)
     lost: str = ""
+    waiting_since: float | None = None
+    waiting_at: float | None = None
 
     @property
     def runs(self) -> tuple[RunFact, ...]:
@@ -217,9 +221,11 @@ class TableRecord:
 
     @property
     def failed(self) -> bool:
-        """Whether the newest run failed and no later one succeeded."""
+        """Whether the newest run failed and no later one succeeded, or got as far as to miss the landing folder."""
         newest = self.newest
-        return newest is not None and newest.status == "failed" and newest.started > (self.complete or 0)
+        if newest is None or newest.status != "failed":
+            return False
+        return newest.started > (self.complete or 0) and newest.started >= self.detected.get(LOST_CODE, -math.inf)
 
     def with_runs(self, runs: Iterable[RunFact]) -> TableRecord:
         """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
@@ -245,6 +251,9 @@ class TableRecord:
         """
         fact = fact_of(result, now, airflow)
         self = _judged(self, result, fact)  # noqa: PLW0642 - the same record, with what this run found
+        if _sees_all(result) and fact.started >= (self.waiting_at or 0):
+            since = seconds_of(result.freshness.waiting_since)
+            self = replace(self, waiting_since=since, waiting_at=fact.started)  # noqa: PLW0642 - as above
         if result.in_quarantine is not None and fact.started >= (self.counted_at or 0):
             self = replace(  # noqa: PLW0642 - the same record, with the count of this run
                 self, counted=result.in_quarantine, counted_files=result.files_in_quarantine, counted_at=fact.started
@@ -273,6 +282,13 @@ class TableRecord:
         since, missing_from = (None, None) if bounds is None else map(seconds_of, bounds)
         outcome = Verified(until=self.verified, missing_from=self.missing_from).after(since, until, missing_from)
         return replace(self, verified=outcome.until, missing_from=outcome.missing_from)
+
+
+def _sees_all(result: JobResult) -> bool:
+    """Whether an action has looked at all that has landed; a rebuild, for one, reads what the lake has."""
+    actions = ("run", "reload", "resync", "sweep_release", "truncate_release")
+    is_rebuild = result.action == "run" and result.mode == "refresh"
+    return result.status != "failed" and result.action in actions and not is_rebuild
 
 
 def _with_rows(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecord:
@@ -386,6 +402,7 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
     counted = max(one, other, key=lambda record: _since(record.rows_at))
     newest = max(one, other, key=lambda record: _since(record.started if record.error else None))
     quarantine = max(one, other, key=lambda record: _since(record.counted_at))
+    looked = max(one, other, key=lambda record: _since(record.waiting_at))
     return TableRecord(
         commit=latest(one.commit, other.commit),
         complete=latest(one.complete, other.complete),
@@ -404,5 +421,7 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
         detected=newest_of(_found(one), _found(other)),
         settled=newest_of(one.settled, other.settled),
+        waiting_since=looked.waiting_since,
+        waiting_at=looked.waiting_at,
         lost=max(one, other, key=lambda record: _since(record.detected.get(LOST_CODE))).lost,
     ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())

@@ -1,8 +1,9 @@
 """Current state of a table, for page, command and alerts; pure.
 
 It follows from the applied files and the polls of the landing folder. A table is up to date as of the last moment at
-which everything that had landed was applied: a run loaded it, or a poll found nothing new. A source that does not
-change keeps its table fresh as long as it is polled, unless its heartbeat shows that its log stands still.
+which everything that had landed was applied: a run loaded it, or a poll found nothing new. While something that has
+landed waits, for a user or since it can't be read, that is at most the moment at which it landed. A source that does
+not change keeps its table fresh as long as it is polled, unless its heartbeat shows that its log stands still.
 """
 
 from __future__ import annotations
@@ -58,20 +59,22 @@ MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
 
 TEXTS = {
-    LOST_CODE: "its landing folder is missing; `gddl run --table` of it names folders like it",
-    STALE_CODE: "rows are older than changes of them in quarantine; `gddl errors list` shows these",
-    SHARED_CODE: "rows shared a key, and the last one of each remains; correct keys and rebuild, or dismiss the code",
+    LOST_CODE: "its landing folder is missing",
+    STALE_CODE: "rows are older than changes of them in quarantine",
+    SHARED_CODE: "rows shared a key, and the last one of each remains",
     INCOMPLETE_CODE: "files of its full load were dismissed, and their rows are missing",
-    VERIFY_CODE: "its replica differs from its changes; `gddl verify` names the keys",
-    SOURCE_CODE: "its replica differs from its source; `gddl verify` names the keys",
-    "FILE_UNREADABLE": "files can't be read; `gddl errors list` names them",
-    RATE_CODE: "more rows are in quarantine than alert_quarantine_rate allows; `gddl errors list` says what to do",
+    VERIFY_CODE: "its replica differs from its changes",
+    SOURCE_CODE: "its replica differs from its source",
+    "FILE_UNREADABLE": "files can't be read",
+    "FOREIGN_COMMIT": "another writer changed data of its tables",
+    "GENERATIONS_INFERRED": "the full load that files belong to was inferred",
+    "SWEEP_HELD": "a reload lacks more rows than sweep_limit allows, and they stay",
+    "TRUNCATE_HELD": "files wait behind a truncate of the source",
+    RATE_CODE: "more rows are in quarantine than alert_quarantine_rate allows",
     MAINTENANCE_CODE: "its maintenance is overdue",
-    WINDOW_CODE: "changes of its source are missing; `gddl verify --since` names the windows",
+    WINDOW_CODE: "changes of its source are missing",
 }
-"""By code, of problems that are no warning of the newest run, or outlive it."""
-OF_RUN = "see the warnings of the last run"
-"""Text of other codes."""
+"""By code; of other codes, what to do about them says enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +186,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
     record, poll = known.record, known.poll
     waiting = _waits(record, poll)
-    as_of = None if record.succeeded is None else latest(record.complete, record.commit, _clear(poll))
+    as_of = None if record.succeeded is None else _applied(record, record.commit, _clear(poll))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
@@ -214,13 +217,26 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
 
 def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
     """What the runs and the poll of a heartbeat table say."""
-    return HeartbeatFacts(commit=record.commit, loaded=record.succeeded, as_of=latest(record.complete, _clear(poll)))
+    return HeartbeatFacts(commit=record.commit, loaded=record.succeeded, as_of=_applied(record, _clear(poll)))
+
+
+def _applied(record: TableRecord, *moments: float | None) -> float | None:
+    """The last of these moments, and of the newest complete run, at which all that had landed was applied."""
+    last = latest(record.complete, *moments)
+    return last if last is None or record.waiting_since is None else min(last, record.waiting_since)
 
 
 def text_of_code(one: TableStatus, code: str) -> str:
-    """What a code of attention means for a table; of a missing folder also folders with names like it."""
+    """What a code of attention means for a table, and what to do; a missing folder may have been named otherwise."""
     named = one.record.lost if code == LOST_CODE and one.record.holds(LOST_CODE) else ""
-    return named or TEXTS.get(code, OF_RUN)
+    return named or what_to_do(code, one.row.table)
+
+
+def what_to_do(code: str, table: str) -> str:
+    """What a code means for a table, and what to do about it."""
+    from airflow_gddl.contract.documentation import of_code  # noqa: PLC0415 - read where a person looks, not in polls
+
+    return "; ".join(filter(None, (TEXTS.get(code), of_code(code, table))))
 
 
 def _is_lost(record: TableRecord, poll: TablePoll | None) -> bool:

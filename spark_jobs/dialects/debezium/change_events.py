@@ -31,6 +31,7 @@ from spark_jobs.dialects.debezium.connect_values import (
 from spark_jobs.dialects.debezium.documents import KEY, document_of, id_type, is_of_documents
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
+from spark_jobs.dialects.debezium.whole_rows import column_of_cells, require_whole
 from spark_jobs.dialects.protocol import TRUNCATE
 from spark_jobs.plan.column_defaults import ColumnDefault
 
@@ -419,10 +420,11 @@ def table_of(
         before_images: prefix of the columns of rows before updates; None: these are left out.
 
     Raises:
-        ValueError: see `with_technical`.
+        ValueError: see `require_whole` and `with_technical`.
     """
     table = _Table(events, options)
     rows = [event.row for event in events.events]
+    require_whole([event.source for event in events.events], column_of_cells(rows))
     data: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
     wanted = {name.lower() for name in keys}

@@ -54,7 +54,7 @@ from spark_jobs.dialects.probe import probe, reading, require_bounded
 from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
 from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
-from spark_jobs.plan.sequence import place_in_log
+from spark_jobs.plan.sequence import is_in_file, place_in_log
 from spark_jobs.plan.source_snapshots import (
     MOST_NAMED,
     FirstChange,
@@ -130,7 +130,7 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     partition, times = partition_of(path), table.column(TIME).to_pylist()
     changes = list(_changes(table, sources, times))
     return SnapshotMarks(
-        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes),
+        id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes, path),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(changes),
         streams=_streams(sources, times), logs=logs_of(given)[:MOST_NAMED],
@@ -175,20 +175,28 @@ def _firsts(changes: Iterable[_Change]) -> tuple[FirstChange, ...]:
     )
 
 
-def _servers(changes: Iterable[_Change]) -> tuple[LogServer, ...]:
+def _servers(changes: Iterable[_Change], path: str) -> tuple[LogServer, ...]:
     """Servers of MySQL; a time alone is no place."""
     by_name: dict[str, list[tuple[str, datetime]]] = {}
+    behind: dict[str, str] = {}
+    highest = ""
     for source, position, time in changes:
-        if time is not None and (name := source.get("server_id")):
-            by_name.setdefault(_text(name), []).append((position, time))
-    return tuple(_server(name, *zip(*found, strict=True)) for name, found in by_name.items())[:MOST_NAMED]
+        place = place_in_log(position)
+        if time is not None and is_in_file(place):
+            name = _text(source.get("server_id"))
+            behind.setdefault(name, highest if place < highest else "")
+            by_name.setdefault(name, []).append((place, time))
+            highest = max(highest, place)
+    found = [_server(name, *zip(*rows, strict=True)) for name, rows in by_name.items()]
+    order, partition = offset_order(path) or "", partition_of(path)
+    return tuple(
+        replace(one, partition=partition, from_file=order, to_file=order, behind=behind[one.name]) for one in found
+    )[:MOST_NAMED]
 
 
-def _server(name: str, positions: Sequence[str], times: Sequence[datetime]) -> LogServer:
-    return LogServer(
-        name=name, low=place_in_log(min(positions)), high=place_in_log(max(positions)),
-        since=min(times).isoformat(), until=max(times).isoformat(),
-    )  # fmt: skip
+def _server(name: str, places: Sequence[str], times: Sequence[datetime]) -> LogServer:
+    since, until = min(times).isoformat(), max(times).isoformat()
+    return LogServer(name=name, low=min(places), high=max(places), since=since, until=until)
 
 
 def _streams(sources: Sequence[Source], times: Sequence[datetime | None]) -> tuple[Stream, ...]:
@@ -361,7 +369,7 @@ class DebeziumDialect(Dialect):
         """
         if self.is_loading:
             what = f"{self.spec.table} has no keys, and its load from the source has not ended"
-            remedy = f"let it end, or resume it: gddl load --table {self.spec.table}"
+            remedy = f"let it end, or resume it: `gddl load --table {self.spec.table}`"
             raise RetriableError("TABLE_BUSY", what, where=file.path, remedy=remedy)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:

@@ -31,6 +31,7 @@ from spark_jobs.dialects.debezium.connect_values import (
 )
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
+from spark_jobs.dialects.debezium.whole_rows import is_cell_type, require_whole
 from spark_jobs.plan.column_defaults import ColumnDefault
 
 _AVRO = b"parquet.avro.schema"
@@ -52,7 +53,7 @@ def read_parquet(
         before_images: prefix of the columns of rows before updates; None: these are left out.
 
     Raises:
-        ValueError: its columns are not those of an envelope.
+        ValueError: its columns are not those of an envelope; see `require_whole`.
         FatalError: flat events lack fields, see `FlatForm.require`.
         pyarrow.ArrowException: it is no parquet file, or a damaged one.
     """
@@ -65,7 +66,9 @@ def read_parquet(
     data_columns: dict[str, Values] = {}
     kept: dict[str, Sequence[bool]] = {}
     wanted = {name.lower() for name in keys}
-    for name, values in _row_columns(table, raw, keys).items():
+    row_columns = _row_columns(table, raw, keys)
+    require_whole(sources, next((name for name, values in row_columns.items() if is_cell_type(values.type)), None))
+    for name, values in row_columns.items():
         available, flags = (values, ()) if name.lower() in wanted else _available(values, options, may_lack)
         if any(flags):
             kept[name] = flags

@@ -199,9 +199,6 @@ TABLE = "_dbz_table"
 _TIME = pa.timestamp("us", "UTC")
 _ADDED = (OP, SEQUENCE, TIME, CARRIED, NUMBER)
 
-_OF_CELLS = "cassandra"
-"""A connector whose updates have the columns that they write, and null in place of the others."""
-
 Columns = dict[str, pa.Array]
 
 
@@ -233,11 +230,8 @@ def with_technical(
         kept: column to a mask of rows that lack its value: an update keeps the stored value, an insert has null.
 
     Raises:
-        ValueError: a column of the source has the name of one that is added; rows are of several connectors, or of
-            one whose events have parts of rows.
+        ValueError: a column of the source has the name of one that is added; rows are of several connectors.
     """
-    if any(source.get("connector") == _OF_CELLS for source in sources):
-        raise ValueError(f"events of {_OF_CELLS} have the cells that a change has written, which are no rows")
     if taken := [name for name in data if name.lower() in _ADDED]:
         raise ValueError(f"the source has a column {taken[0]!r}, which is reserved by this dialect")
     added: Columns = {}

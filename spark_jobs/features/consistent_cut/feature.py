@@ -1,8 +1,8 @@
-"""Tables and views of cuts follow an erasure of a key, and the name of their table."""
+"""Tables and views of cuts follow an erasure of a key, and the name of their table; masks that come later are named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, cast
@@ -11,7 +11,9 @@ from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.consistent_cut import Cut, CutTable, change_cut, cuts, key_forms, require_view
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
@@ -28,14 +30,18 @@ if TYPE_CHECKING:
 
 class ConsistentCuts(Feature):
     def expect_erasure(self, run: TableRun) -> None:
-        """Count the rows that views have of the key: once it is erased, nothing tells them from rows that a file which
-        was written again has removed."""
+        """Count the rows that cuts have of the key: once they are erased, nothing tells them from rows that were lost
+        otherwise, and an erasure that was killed is repeated."""
         storage, lake, key = run.runtime.storage, run.job.roots.lake, _Erased(run)
         for cut in cuts(storage, lake):
             entry = cut.of(run.spec.table)
-            if entry is None or entry.view is None or entry.rows is None or entry.keys != key_forms(run.spec):
+            if entry is None or entry.rows is None or entry.keys != key_forms(run.spec) or key.hash in entry.erasing:
                 continue
-            if key.hash in entry.erasing or (tables := key.history_of(entry)) is None:
+            if entry.view is None:
+                if count := key.rows_of(join(lake, entry.folder)):
+                    change_cut(storage, lake, cut.name, partial(_erasing, entry.folder, key.hash, count))
+                continue
+            if (tables := key.history_of(entry)) is None:
                 continue
             of_key = partial(with_key, schema=key.schema, key=key.wanted.stored)
             found = shown(tables, ViewRule.of(entry.view, entry.columns), of_key)
@@ -62,15 +68,29 @@ class ConsistentCuts(Feature):
             if entry.keys != key_forms(run.spec):
                 others.append(cut.name)
                 continue
-            if removed := engine.eraser(key.context).remove_key(path, key.schema, key.wanted.stored):
+            removed = engine.eraser(key.context).remove_key(path, key.schema, key.wanted.stored)
+            if key.hash in entry.erasing:  # counted before the first attempt
+                change_cut(storage, lake, cut.name, partial(_erased, entry.folder, key.hash))
+            elif removed:  # the cut was made since
                 change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
         if others:
             what = (
                 f"{run.spec.table} had other keys, or masks of them, when {', '.join(others)} was made: nothing tells "
                 "which of its rows are erased; the key is in no other table"
             )
-            remedy = f"gddl as-of drop {others[0]}, then erase again"
+            remedy = f"`gddl as-of drop {others[0]}`, then erase again"
             raise FatalError("CUT_KEYS_CHANGED", what, where=run.spec.table, remedy=remedy)
+
+    def shows_withheld(self, run: TableRun, columns: Collection[str]) -> tuple[RunWarning, ...]:
+        """`CUTS_UNMASKED`: tables of cuts stay as they are. Views show what the history has."""
+        names = lowered(columns)
+        entries = ((cut.name, cut.of(run.spec.table)) for cut in cuts(run.runtime.storage, run.job.roots.lake))
+        kept = [name for name, one in entries if one and one.view is None and names & lowered(one.columns)]
+        if not kept:
+            return ()
+        message = f"cuts keep the values that {', '.join(sorted(columns))} had when they were made; "
+        message += f"`gddl as-of drop {kept[0]}` removes one, then make it again"
+        return (RunWarning(code="CUTS_UNMASKED", message=message, count=len(kept), sample=tuple(kept[:5])),)
 
     def move(self, run: TableRun, new: TableSpec) -> None:
         storage, lake = run.runtime.storage, run.job.roots.lake
@@ -104,6 +124,13 @@ class _Erased:
     def hash(self) -> str:
         """As the record of the erasure has it."""
         return self.context.erasures.salted().hash_of(self.wanted.stored)
+
+    def rows_of(self, path: str) -> int:
+        """Number of its rows in a table of a cut."""
+        if not self.context.engine.tables.exists(path):
+            return 0
+        tables = cast("TablesEngine", self.context.engine).whole_tables_of(self.context, path)
+        return sum(with_key(rows, self.schema, self.wanted.stored).num_rows for rows in tables.each_file(path))
 
     def history_of(self, entry: CutTable) -> Tables | None:
         """The tables to read a view's history by; None: it is at another place, or gone."""
@@ -149,6 +176,14 @@ def _expected(folder: str, erasure: str, found: HeldRows, cut: Cut) -> Cut:
         )  # fmt: skip
 
     return _with(folder, cut, counted)
+
+
+def _erasing(folder: str, erasure: str, count: int, cut: Cut) -> Cut:
+    """With the rows of a table that an erasure is about to remove."""
+    if any(one.folder == folder and erasure in one.erasing for one in cut.tables):
+        return cut
+    noted = _with(folder, cut, lambda one: replace(one, erasing=(*one.erasing, erasure)))
+    return _without(folder, count, noted)
 
 
 def _erased(folder: str, erasure: str, cut: Cut) -> Cut:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _READABLE = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Delta features that need nothing beyond the data files."""
-ROWS_REMEDY = "gddl maintain, or a rebuild"
+ROWS_REMEDY = "`gddl maintain`, or `gddl rebuild --table T`"
 """For files of which the log has no row count."""
 
 
@@ -57,6 +57,6 @@ def absolute(source: str, path: str) -> str:
     """
     if is_elsewhere(path):
         what = f"the Delta table has files outside of its folder, as a shallow clone has, e.g. {unquote(path)}"
-        remedy = "gddl rebuild, which writes them into its folder; or set iceberg: false"
+        remedy = "`gddl rebuild --table T`, which writes them into its folder; or set iceberg: false"
         raise FatalError(REFUSED_CODE, what, where=source, remedy=remedy)
     return join(source, unquote(path))

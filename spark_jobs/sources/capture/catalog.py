@@ -5,11 +5,12 @@ DDL is in no log. What it did to rows is known by comparing the catalog of one r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_jobs.source_tables import STATED
+from spark_jobs.sources.capture.relation_messages import FULL, RelationMessage
 
 _TEXTS = ("text", "varchar")
 """Types of one another's values."""
@@ -20,14 +21,13 @@ class CatalogColumn:
     """A column.
 
     Attributes:
-        version: transaction that has altered it last; `known`: what explains that, and changes no value.
+        version: transaction that has altered it last.
         filled: value of rows from before it; None: none.
     """
 
     name: str
     type: str
     version: str
-    known: str = ""
     filled: str | None = None
 
 
@@ -48,19 +48,22 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogPart:
-    """A partition; `identity`, `node`: as of a table.
+    """A partition; `node`, `toast`: as of a table.
 
     Attributes:
-        attached: it was made before it became a partition.
+        attached: it has rows from before it, or a partition above it, became a partition; false of those that were
+            known before it was read.
         joined: transactions in which it, and the partitions above it, became partitions; empty: not known.
+        version: transaction that has altered it last.
         bounds: its own, and those of the partitions above it, the lowest first; empty: not known.
     """
 
     name: str
-    identity: str
     node: str
     attached: bool
+    toast: str = ""
     joined: str = ""
+    version: str = ""
     bounds: tuple[Bounds, ...] = ()
 
 
@@ -69,37 +72,52 @@ class TableCatalog:
     """What the catalog says of a table.
 
     Attributes:
-        version: transaction that has altered it last; `known`: what explains that, and changes no row.
-        named: transactions that have named it and its schema last; `owned`: what explains that.
-        identity: its replica identity, `f` for all columns; of others with the numbers of columns.
-        node: file of its rows.
-        by_itself: whether it is published by its name, so that PostgreSQL refuses `SET UNLOGGED`.
-        columns: by number. parts: partitions with rows, by number. labels: of its enums, by number.
+        node: file of its rows; `toast`: number of the table of its large values. Both are others once `ALTER TABLE` has
+            rewritten the rows; `TRUNCATE`, `VACUUM FULL` and `CLUSTER` keep the number. `0`: there is none; empty: not
+            known.
+        moved: transaction that has moved it to its schema; empty: not known.
+        by_itself: whether it is published by its name, so that PostgreSQL refuses `SET UNLOGGED`; `by_schema`: whether
+            its schema is published, so that it is not while it is in another.
+        columns: by number. parts: partitions with rows, by number.
+        labels: of its enums, by the number of the column and of the label.
         detaching: partitions whose `DETACH … CONCURRENTLY` has not ended: transactions may still write to them.
     """
 
-    version: str
-    known: str
-    named: str
-    owned: str
-    identity: str
     node: str
     by_itself: bool
+    by_schema: bool = False
+    toast: str = ""
+    moved: str = ""
     columns: Mapping[str, CatalogColumn] = field(default_factory=dict)
     parts: Mapping[str, CatalogPart] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     detaching: tuple[str, ...] = ()
 
 
-def read_catalog(sa: Any, connection: Any, relation: str, *, with_bounds: bool = False) -> TableCatalog:
+FORMER = frozenset({
+    "CatalogColumn.known", "CatalogPart.identity",
+    *(f"TableCatalog.{name}" for name in ("version", "known", "named", "owned", "identity")),
+})  # fmt: skip
+"""Fields of stored documents that are read no more."""
+
+
+def read_catalog(
+    sa: Any,
+    connection: Any,
+    relation: str,
+    *,
+    with_bounds: bool = False,
+    known: Callable[[], Collection[str] | None] = lambda: None,
+) -> TableCatalog:
     """
     Args:
         sa: the module `sqlalchemy`; `connection`: an `sqlalchemy.Connection` whose statements are transactions of their
             own.
         relation: `PublishedTable.relation`.
         with_bounds: also bounds of partitions, and which are being detached.
+        known: partitions whose rows are known, by number; None: all. Called where the table has partitions.
     """
-    number, by_itself, _ = relation.split("/")
+    number, by_itself, by_schema = relation.split("/")
     parameters = {"relation": int(number)}
     columns, parts, labels = (
         connection.execute(sa.text(query), parameters).mappings().all() for query in (_COLUMNS, _PARTS, _LABELS)
@@ -108,19 +126,46 @@ def read_catalog(sa: Any, connection: Any, relation: str, *, with_bounds: bool =
     bounds = _read_bounds(sa, connection, parameters) if with_bounds else {}
     # Read last: one that ends its detaching before this is no partition from before the log is read on.
     detaching = connection.execute(sa.text(_DETACHING), parameters).scalars().all() if with_bounds else ()
+    former = known() if parts else None
+    attached = {
+        part["number"] for part in parts
+        if former is not None and part["number"] not in former and _has_older_rows(sa, connection, part["number"])
+    }  # fmt: skip
     return TableCatalog(
         **table,
         detaching=tuple(detaching),
         by_itself=bool(by_itself),
+        by_schema=bool(by_schema),
         columns={c["number"]: CatalogColumn(**{k: v for k, v in c.items() if k != "number"}) for c in columns},
         parts={
             p["number"]: CatalogPart(
-                **{k: v for k, v in p.items() if k != "number"}, bounds=bounds.get(p["number"], ())
+                **{k: v for k, v in p.items() if k != "number"},
+                attached=p["number"] in attached, bounds=bounds.get(p["number"], ()),
             )
             for p in parts
         },
         labels={one["number"]: one["label"] for one in labels},
-    )
+    )  # fmt: skip
+
+
+def _has_older_rows(sa: Any, connection: Any, part: str) -> bool:
+    """Whether a partition has rows that were written before it, or one above it, became a partition.
+
+    Attaching waits for all that write to it: rows of later transactions are later, and of the same transaction those
+    of later commands. Of a partition that was attached within a longer transaction it is not known when it was.
+    """
+    links = connection.execute(sa.text(_LINKS), {"part": int(part)}).mappings().all()
+    if links[0]["rows"] is None:  # the user may not read them
+        return any(link["is_attached"] for link in links)
+    older = " OR ".join(
+        "true" if link["is_attached"] and link["command"] != "0" else
+        f"age(xmin) > age(CAST('{link['version']}' AS xid)) OR (CAST(xmin AS text) = '{link['version']}' AND "
+        f"CAST(CAST(cmin AS text) AS bigint) < {link['command']})"
+        for link in links
+    )  # fmt: skip
+    rows = str(links[0]["rows"]).replace(":", r"\:")
+    query = f"SELECT EXISTS (SELECT FROM {rows} WHERE tableoid = :part AND ({older}))"  # noqa: S608 - the catalog's
+    return bool(connection.execute(sa.text(query), {"part": int(part)}).scalar())
 
 
 def _read_bounds(sa: Any, connection: Any, parameters: Mapping[str, int]) -> dict[str, tuple[Bounds, ...]]:
@@ -160,67 +205,112 @@ def dropped_parts(before: TableCatalog, now: TableCatalog) -> tuple[str, ...]:
     return tuple(part.name for number, part in before.parts.items() if number not in now.parts)
 
 
-def alterations(before: TableCatalog, now: TableCatalog, *, truncated: bool, keeps: bool) -> Iterator[str]:
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How a row reads the table of its source.
+
+    Attributes:
+        name: `schema.name` of the table.
+        takes: whether a column of the source reaches the lake; `takes_new`: whether one does that its table lacks.
+        keys: columns of the source that are the row's keys.
+        truncated: whether the log has brought a `TRUNCATE` of the table between the two catalogs.
+        keeps: rows of dropped partitions stay, so that these are no alteration.
+    """
+
+    name: str
+    takes: Callable[[str], bool]
+    keys: Collection[str]
+    takes_new: bool = True
+    truncated: bool = False
+    keeps: bool = False
+
+
+def alterations(
+    before: TableCatalog, now: TableCatalog, messages: Iterable[RelationMessage], reading: Reading
+) -> Iterator[str]:
     """What has changed rows, or the meaning of changes, and is in no log.
 
     Args:
-        truncated: whether the log has brought a `TRUNCATE` of the table between the two.
-        keeps: rows of dropped partitions stay, so that these are no alteration.
+        messages: by which the log has described its relations between the two, as far as neither explains them.
     """
-    yield from _of_columns(before.columns, now.columns)
-    yield from _of_labels(before.labels, now.labels)
-    if (gone := dropped_parts(before, now)) and not keeps:
+    yield from _of_columns(before, now, reading)
+    yield from _of_labels(before.labels, now, reading)
+    if (gone := dropped_parts(before, now)) and not reading.keeps:
         yield f"partitions were dropped or detached, with their rows: {', '.join(gone)}"
-    yield from _of_parts(before, now, truncated=truncated)
-    yield from _of_rows(before, now, truncated=truncated)
-    if _is_other(before.identity, now.identity):
-        yield "its primary key or replica identity is another: deletes may have named another key"
-    if before.named != now.named and before.owned == now.owned:
-        yield "it was renamed or moved to another schema, and back again"
-    elif before.version != now.version and not _is_explained(before, now):
-        yield "it was altered, and altered back again, as by REPLICA IDENTITY or RENAME"
+    yield from _of_parts(before, now, truncated=reading.truncated)
+    yield from _of_rows(before, now, reading)
+    if now.by_schema and not now.by_itself and before.moved not in ("", now.moved):
+        yield "it was moved to a schema that is not published, and back again"
+    for message in messages:
+        yield from _of_message(before, now, message, reading)
 
 
-def _is_other(before: str, now: str) -> bool:
-    """Whether changes may have named another key: all columns name each."""
-    return now not in (before, "f")
+def _of_message(before: TableCatalog, now: TableCatalog, message: RelationMessage, reading: Reading) -> Iterator[str]:
+    """What changes have meant that came while the table was another."""
+    parts = {**before.parts, **now.parts}
+    part = parts.get(str(message.relation))
+    if not message.name:
+        yield "it was altered more often than is known since the last run"
+        return
+    if part is None and message.name != reading.name:
+        yield f"it was renamed to {message.name} for a while, and changed under this name"
+    if part is None:
+        same = {column.name for number, column in now.columns.items()
+                if number in before.columns and before.columns[number].name == column.name}  # fmt: skip
+        for name in sorted(filter(reading.takes, same - set(message.columns))):
+            yield f"column {name} had another name for a while, and rows were changed under it"
+    is_named = message.identity == FULL or not message.keys or set(reading.keys) <= set(message.keys)
+    if not is_named and (part is not None or not parts):  # changes name what the partition of their row names
+        of = "" if part is None else f" of {part.name}"
+        yield f"the primary key or replica identity{of} was another for a while: changes have named another key"
 
 
-def _is_explained(before: TableCatalog, now: TableCatalog) -> bool:
-    return (before.known, before.node, before.identity, before.owned) != (
-        now.known, now.node, now.identity, now.owned
-    )  # fmt: skip
+def has_new_files(before: TableCatalog, now: TableCatalog) -> bool:
+    """Whether rows are in other files, as a `TRUNCATE` leaves them, which the log has then."""
+    stayed = before.parts.keys() & now.parts.keys()
+    return before.node != now.node or any(before.parts[one].node != now.parts[one].node for one in stayed)
 
 
-def _of_columns(before: Mapping[str, CatalogColumn], now: Mapping[str, CatalogColumn]) -> Iterator[str]:
-    names = {column.name: number for number, column in before.items()}
-    for number, column in now.items():
-        former = before.get(number)
+def _is_rewritten(before: TableCatalog | CatalogPart, now: TableCatalog | CatalogPart) -> bool:
+    """Whether `ALTER TABLE` may have rewritten the rows."""
+    return before.node != now.node and (now.toast in ("", "0") or before.toast != now.toast)
+
+
+def _is_surely_rewritten(before: TableCatalog | CatalogPart, now: TableCatalog | CatalogPart) -> bool:
+    """Whether it has, whatever else has made new files of the rows."""
+    return before.node != now.node and before.toast not in ("", "0", now.toast)
+
+
+def _of_columns(before: TableCatalog, now: TableCatalog, reading: Reading) -> Iterator[str]:
+    names = {column.name: number for number, column in before.columns.items()}
+    is_rewritten = _is_rewritten(before, now)
+    for number, column in now.columns.items():
+        former = before.columns.get(number)
+        if not reading.takes(column.name) and (former is None or not reading.takes(former.name)):
+            continue
         if former is None and column.name in names:
             yield f"column {column.name} was dropped or renamed, and another one of this name was added"
-        elif former is None and column.filled is not None:
+        elif former is None and column.filled is not None and reading.takes_new:
             yield f"column {column.name} was added with the value {column.filled} in all rows that were there"
         elif former is not None and former.name != column.name:
             yield f"column {former.name} was renamed to {column.name}"
-        elif former is not None and former.type != column.type and not _is_text(former.type, column.type):
+        elif former is not None and former.type != column.type and (is_rewritten or not _is_wider(former, column)):
             yield f"column {column.name} is {column.type}, and was {former.type}: its values were converted"
-        elif former is not None and _is_touched(former, column):
-            yield f"column {column.name} was altered, and altered back again, as by RENAME"
 
 
-def _is_touched(before: CatalogColumn, now: CatalogColumn) -> bool:
-    """Whether it was altered in a way that nothing explains."""
-    return before.version != now.version and replace(before, version="") == replace(now, version="")
+def _is_wider(*columns: CatalogColumn) -> bool:
+    """Whether a column of one type has values of the other, where no row was rewritten."""
+    types = {one.type.partition("(")[0] for one in columns}
+    return len(types) == 1 or types <= set(_TEXTS)
 
 
-def _is_text(*types: str) -> bool:
-    """Whether all are texts of any length."""
-    return all(one.partition("(")[0] in _TEXTS for one in types)
-
-
-def _of_labels(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
-    for number, label in now.items():
-        (former, _, since), (name, _, altered) = (one.rpartition("@") for one in (before.get(number, label), label))
+def _of_labels(before: Mapping[str, str], now: TableCatalog, reading: Reading) -> Iterator[str]:
+    for number, label in now.labels.items():
+        of, _, alone = number.partition("/")
+        if of not in now.columns or not reading.takes(now.columns[of].name):
+            continue
+        known = before.get(number, before.get(alone, label))
+        (former, _, since), (name, _, altered) = (one.rpartition("@") for one in (known, label))
         if former != name:
             yield f"the value {former!r} of an enum was renamed to {name!r}"
         elif since != altered:
@@ -234,63 +324,55 @@ def _of_parts(before: TableCatalog, now: TableCatalog, *, truncated: bool) -> It
     stayed = {number: part for number, part in now.parts.items() if number in before.parts}
     if again := [part.name for number, part in stayed.items() if before.parts[number].joined not in ("", part.joined)]:
         yield f"partitions were detached and attached again, with their rows: {', '.join(again)}"
-    other = [part.name for number, part in stayed.items() if part.node != before.parts[number].node]
-    if other and not (truncated and len(other) == len(stayed)):
-        yield f"partitions were truncated or rewritten by themselves: {', '.join(other)}"
-    if swapped := [p.name for number, p in stayed.items() if _is_other(before.parts[number].identity, p.identity)]:
-        yield f"the primary key or replica identity of partitions is another: {', '.join(swapped)}"
+    other = {number: part for number, part in stayed.items() if part.node != before.parts[number].node}
+    # A TRUNCATE of the table is one transaction for all of them.
+    is_whole = truncated and len(other) == len(stayed) and len({part.version for part in other.values()}) == 1
+    if other and (not is_whole or any(_is_surely_rewritten(before.parts[one], part) for one, part in other.items())):
+        names = ", ".join(part.name for part in other.values())
+        yield f"partitions were truncated or rewritten by themselves: {names}"
 
 
-def _of_rows(before: TableCatalog, now: TableCatalog, *, truncated: bool) -> Iterator[str]:
-    if before.node == now.node or truncated:
+def _of_rows(before: TableCatalog, now: TableCatalog, reading: Reading) -> Iterator[str]:
+    if before.node == now.node:
         return
-    if not now.by_itself:
+    taken = {number: column for number, column in now.columns.items() if reading.takes(column.name)}
+    came = [column.name for number, column in taken.items() if number not in before.columns]
+    if came and reading.takes_new:  # VACUUM FULL writes their values into rows, too
+        yield f"its rows were rewritten when or after columns were added: {', '.join(came)}"
+    if not _is_rewritten(before, now):
+        return
+    altered = [column.name for number, column in taken.items()
+               if number in before.columns and before.columns[number].version != column.version]  # fmt: skip
+    for name in altered:
+        yield f"column {name} was altered while rows were rewritten: its values may be others"
+    is_explained = reading.truncated and not _is_surely_rewritten(before, now)
+    if not (altered or now.by_itself or is_explained):
         yield "its rows were rewritten (SET UNLOGGED and LOGGED, VACUUM FULL, CLUSTER), and no TRUNCATE is in the log"
-        return
-    came = [column.name for number, column in now.columns.items() if number not in before.columns]
-    if came:
-        yield f"its rows were rewritten when columns were added: {', '.join(came)}"
-    for number, column in now.columns.items():
-        former = before.columns.get(number)
-        if former is not None and former.version != column.version and former.filled == column.filled:
-            yield f"column {column.name} was altered while rows were rewritten: its values may be others"
 
 
-_IDENTITY = """CAST(c.relreplident AS text) || COALESCE((SELECT ' ' || CAST(i.indkey AS text) FROM pg_index i
-    WHERE i.indrelid = c.oid AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident
-    ELSE false END), '') AS identity"""
 _TABLE = """
-SELECT CAST(c.xmin AS text) AS version, CAST(c.relfilenode AS text) AS node,
-  md5(concat_ws('|', c.relacl, c.reloptions, c.relam, c.reltablespace, c.relnatts, c.relchecks, c.relhasrules,
-    c.relhastriggers, c.relrowsecurity, c.relforcerowsecurity, c.relispartition, c.relhassubclass, c.reltoastrelid,
-    (SELECT string_agg(CAST(oid AS text), ',' ORDER BY oid) FROM pg_trigger WHERE tgrelid = c.oid),
-    (SELECT string_agg(CAST(oid AS text), ',' ORDER BY oid) FROM pg_rewrite WHERE ev_class = c.oid))) AS known,
-  t.xmin || '/' || n.oid || '/' || n.xmin AS named,
-  md5(concat_ws('|', c.relowner, t.typowner, t.typacl, n.nspowner, n.nspacl)) AS owned,
-  {identity}
-FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_type t ON t.oid = c.reltype
-WHERE c.oid = :relation
-""".replace("{identity}", _IDENTITY)
+SELECT CAST(c.relfilenode AS text) AS node, CAST(c.reltoastrelid AS text) AS toast,
+  COALESCE((SELECT CAST(d.xmin AS text) FROM pg_depend d WHERE d.classid = CAST('pg_class' AS regclass)
+    AND d.objid = c.oid AND d.objsubid = 0 AND d.refclassid = CAST('pg_namespace' AS regclass)), '') AS moved
+FROM pg_class c WHERE c.oid = :relation
+"""
 _COLUMNS = """
 SELECT CAST(a.attnum AS text) AS number, CAST(a.attname AS text) AS name, CAST(a.xmin AS text) AS version,
   format('%s%s', t.typname, '(' || NULLIF(a.atttypmod, -1) || ')') AS type,
-  md5(concat_ws('|', a.attnotnull, a.attstattarget, a.attstorage, a.atthasdef, a.atthasmissing, a.attidentity, a.attacl,
-    a.attoptions, a.attinhcount, a.attislocal, (SELECT oid FROM pg_attrdef WHERE adrelid = a.attrelid
-    AND adnum = a.attnum))) AS known,
-  CASE WHEN a.atthasmissing THEN left(CAST(a.attmissingval AS text), 100) END AS filled
+  (SELECT left(CAST(l.attmissingval AS text), 100) FROM pg_attribute l WHERE l.atthasmissing AND l.attname = a.attname
+    AND (l.attrelid = a.attrelid OR l.attrelid IN (SELECT relid FROM pg_partition_tree(a.attrelid))) LIMIT 1) AS filled
 FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum
 """
 _PARTS = """
 SELECT CAST(c.oid AS text) AS number, n.nspname || '.' || c.relname AS name, CAST(c.relfilenode AS text) AS node,
-  {identity},
-  NOT EXISTS (SELECT FROM pg_inherits i JOIN pg_attribute a ON a.attrelid = i.inhrelid AND a.attname = 'ctid'
-    WHERE i.inhrelid = c.oid AND CAST(i.xmin AS text) = CAST(a.xmin AS text)) AS attached,
+  CAST(c.reltoastrelid AS text) AS toast,
+  CAST(c.xmin AS text) AS version,
   (SELECT string_agg(CAST(i.xmin AS text), ',' ORDER BY i.inhrelid) FROM pg_partition_ancestors(c.oid) above
     JOIN pg_inherits i ON i.inhrelid = above.relid) AS joined
 FROM pg_partition_tree(:relation) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.isleaf AND c.oid <> :relation ORDER BY c.oid
-""".replace("{identity}", _IDENTITY)
+"""
 _BOUNDS = """
 SELECT CAST(c.oid AS text) AS number, n.nspname || '.' || c.relname AS name,
   CAST(CAST(p.parentrelid AS oid) AS text) AS above,
@@ -303,8 +385,17 @@ SELECT n.nspname || '.' || c.relname FROM pg_inherits i JOIN pg_class c ON c.oid
 JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE i.inhdetachpending AND i.inhparent IN (SELECT relid FROM pg_partition_tree(:relation))
 """
+_LINKS = """
+SELECT CAST(i.xmin AS text) AS version, CAST(i.cmin AS text) AS command,
+  CAST(a.xmin AS text) <> CAST(i.xmin AS text) AS is_attached,
+  CASE WHEN has_table_privilege(CAST(:part AS oid), 'SELECT') THEN CAST(CAST(:part AS oid) AS regclass)
+    WHEN has_table_privilege(pg_partition_root(CAST(:part AS oid)), 'SELECT')
+    THEN pg_partition_root(CAST(:part AS oid)) END AS rows
+FROM pg_partition_ancestors(CAST(:part AS oid)) above JOIN pg_inherits i ON i.inhrelid = above.relid
+JOIN pg_attribute a ON a.attrelid = above.relid AND a.attname = 'ctid'
+"""
 _LABELS = """
-SELECT DISTINCT CAST(e.oid AS text) AS number, e.enumlabel || '@' || e.xmin AS label
+SELECT DISTINCT a.attnum || '/' || e.oid AS number, e.enumlabel || '@' || e.xmin AS label
 FROM pg_attribute a JOIN pg_enum e ON e.enumtypid = a.atttypid
 WHERE a.attrelid = :relation AND a.attnum > 0 AND NOT a.attisdropped ORDER BY 1
 """

@@ -19,6 +19,7 @@ from typing import IO, Any, Self
 
 from airflow_gddl.contract.connections import text_refused
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.java import INSTALL_JAVA, java_program
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.python_command import module_command
 from spark_jobs.sources.capture.frames import Frame, read_frame, write_frame
@@ -144,8 +145,12 @@ class Engine:
 
     @property
     def _environ(self) -> dict[str, str]:
-        """With the places of this process's modules: the working directory is another."""
-        return {**os.environ, "PYTHONPATH": os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)}
+        """With the places of this process's modules, for the working directory is another, and of the Java on PATH."""
+        modules = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
+        environ = {**os.environ, "PYTHONPATH": modules}
+        with suppress(FatalError):  # JPype then looks where Java usually is
+            environ["JAVA_HOME"] = str(java_program(self.environ).resolve().parent.parent)
+        return environ
 
     def _send(self, kind: str, fields: Mapping[str, Any]) -> None:
         stream = self._process.stdin
@@ -179,9 +184,7 @@ class Engine:
     def _ended(self, frame: Frame | None) -> GddlError:
         message = str(frame.fields.get("message") or "") if frame else b" | ".join(self._said).decode(errors="replace")
         if message.startswith(("JVMNotFoundException", "FileNotFoundError")):
-            return FatalError(
-                "JAVA_MISSING", f"Debezium's engine needs Java 17: {message}", remedy="install Java 17 or newer"
-            )
+            return FatalError("JAVA_MISSING", f"Debezium's engine needs Java 17: {message}", remedy=INSTALL_JAVA)
         if (refused := text_refused(message, "the log of the source")) is not None:
             return refused
         what = f"Debezium's engine has ended: {message or 'without a word'}"[:2000]

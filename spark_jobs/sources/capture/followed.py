@@ -6,44 +6,60 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import is_kept
+from airflow_gddl.contract.postgresql_log import key_columns
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sources.capture import of_dropped_partitions
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.sources.capture.catalog import Bounds, alterations, dropped_bounds, dropped_parts
+from spark_jobs.sources.capture.catalog import (
+    Bounds,
+    Reading,
+    alterations,
+    dropped_bounds,
+    dropped_parts,
+    has_new_files,
+)
 from spark_jobs.sources.capture.position import FollowedTable, read_followed, write_followed
+from spark_jobs.sources.capture.relation_messages import since
 
 _NAMES = 3
 
 
-def is_other(before: FollowedTable, now: FollowedTable, *, keeps: bool = False) -> str:
+def is_other(spec: TableSpec, before: FollowedTable, now: FollowedTable, *, keeps: bool = False) -> str:
     """Why the log does not lead from one to the other; empty: it does.
 
     Args:
-        keeps: as for `alterations`.
+        keeps: as for `Reading`.
     """
     if before.log != now.log:
         return "the log of the source was opened anew since the table was loaded"
     if before.relation != now.relation:
         return "the source's table, or its part in the publication, was made again since it was loaded"
-    return _altered(before, now, truncated=now.truncates > before.truncates, keeps=keeps)
-
-
-def _altered(before: FollowedTable, now: FollowedTable, *, truncated: bool, keeps: bool) -> str:
     if before.catalog is None or now.catalog is None:
         return ""
-    found = list(dict.fromkeys(alterations(before.catalog, now.catalog, truncated=truncated, keeps=keeps)))
+    columns = [column.name for catalog in (before.catalog, now.catalog) for column in catalog.columns.values()]
+    reading = Reading(
+        name=spec.name_in_source,
+        takes=lambda name: is_kept(name, spec),
+        takes_new=spec.schema_evolution.new_column != "ignore",
+        keys=key_columns(spec, columns).values(),
+        truncated=now.truncates > before.truncates,
+        keeps=keeps,
+    )
+    messages = since(before.described, now.described)
+    found = list(dict.fromkeys(alterations(before.catalog, now.catalog, messages, reading)))
     more = f" (and {len(found) - _NAMES} more)" if len(found) > _NAMES else ""
     return "; ".join(found[:_NAMES]) + more
 
 
 def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
-    """Whether the table is another but for a `TRUNCATE`, which the log has then, and may not have brought yet."""
+    """Whether there may have been a `TRUNCATE`, which the log has then, and may not have brought yet."""
     before = read_followed(run.runtime.storage, run.layout.state)
-    if before is None or before.relation != now.relation:
+    if before is None or before.catalog is None or now.catalog is None:
         return False
-    keeps = _allows_drops(run)
-    is_altered = bool(_altered(before, now, truncated=False, keeps=keeps))
-    return is_altered and not _altered(before, now, truncated=True, keeps=keeps)
+    is_same = (before.relation, before.truncates) == (now.relation, now.truncates)
+    return is_same and has_new_files(before.catalog, now.catalog)
 
 
 def has_dropped(run: TableRun, now: FollowedTable) -> bool:
@@ -108,7 +124,7 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[DroppedPartitio
         before = now if is_new else replace(now, log="")
     if before.unloaded and run.is_loading:
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
-    if why := is_other(before, now, keeps=_allows_drops(run)):
+    if why := is_other(run.spec, before, now, keeps=_allows_drops(run)):
         raise _refused(run, before, now, why)
     gone, dropped = _dropped(before, now), None
     now = replace(now, kept=before.kept)
@@ -134,7 +150,7 @@ def require_still_followed(run: TableRun, now: FollowedTable) -> None:
     before = read_followed(run.runtime.storage, run.layout.state) or replace(now, log="")
     if before.unloaded:
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
-    if why := is_other(before, replace(now, truncates=before.truncates + 1)):
+    if why := is_other(run.spec, before, replace(now, truncates=before.truncates + 1)):
         raise _refused(run, before, now, why)
     if before.kept:
         raise undeletable(run, before.kept, "their rows stay in the table")
@@ -173,10 +189,10 @@ def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable
         FatalError: as `require_followed`.
     """
     keeps = _allows_drops(run)
-    if not is_other(before, after, keeps=keeps):
+    if not is_other(run.spec, before, after, keeps=keeps):
         # Of partitions that were dropped while the log was read, changes may be behind the end of what was read.
         return before if of_dropped_partitions(run.spec) == "delete" and _is_dropping(before, after) else after
-    if why := is_other(before, replace(after, truncates=before.truncates + 1), keeps=keeps):
+    if why := is_other(run.spec, before, replace(after, truncates=before.truncates + 1), keeps=keeps):
         raise _refused(run, before, after, why)
     return before
 
@@ -194,7 +210,7 @@ def _altered_by(run: TableRun, why: str) -> FatalError:
 
 
 def _load_again(run: TableRun) -> str:
-    return f"load it again: gddl load --again --table {run.spec.table}"
+    return f"load it again: `gddl load --again --table {run.spec.table}`"
 
 
 def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
@@ -212,9 +228,9 @@ def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
     former, spec = run.spec.name_in_source, run.spec
     what = f"the source has no table {former}: it was renamed to {found}"
     remedy = (
-        f"to follow it, write source_table: {found} and another target into the metadata row of "
-        f"{spec.table}, then gddl load "
-        f"--again --table {spec.table}; or rename it back, and load it again"
+        f"to follow it, write `table: {found}`, and another `target` if it has one, into the metadata row of "
+        f"{spec.table}, then `gddl load --table {found}`, which loads it as a new table; or rename it back, and "
+        f"`gddl load --again --table {spec.table}`"
     )
     raise FatalError("SOURCE_TABLE_MISSING", what, where=former, remedy=remedy)
 

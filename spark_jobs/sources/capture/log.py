@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -57,8 +57,10 @@ from spark_jobs.sources.capture.position import (
 )
 from spark_jobs.sources.capture.postgresql import NO_UTF8, REPLACED, PostgreSQL
 from spark_jobs.sources.capture.postgresql_types import Form, form_of
+from spark_jobs.sources.capture.relation_messages import digest_of, is_altered
 
 _WAIT_SECONDS, _FRESH_SECONDS = 600.0, 60.0
+_TRIES = 5
 _CONTINUOUS_SECONDS = 8.0
 """Less than `continuous.streams.LOG_SECONDS`, so that each table that is due by it reads."""
 _RECOVERED = ("SOURCE_LOG_LOST", "SOURCE_LOG_RESTARTED")
@@ -144,10 +146,10 @@ def follow(run: TableRun, log: str) -> bool:
         return False
     now = codec.from_json(FollowedTable, log.partition(" ")[2])
     before = read_followed(run.runtime.storage, run.layout.state)
-    why = "" if before is None else before.unloaded or is_other(before, now)
+    why = "" if before is None else before.unloaded or is_other(run.spec, before, now)
     is_loaded = run.ledger().state.keys is not None
     write_followed(run.runtime.storage, run.layout.state, replace(now, unloaded=why if is_loaded else ""))
-    return before is None or bool(is_other(before, now))
+    return before is None or bool(is_other(run.spec, before, now))
 
 
 def log_end(run: TableRun) -> LogEnd | None:
@@ -216,12 +218,19 @@ class _Source:
                 require_not_renamed(self.run, self.log.sa, connection)
             raise
         with_bounds = of_dropped_partitions(spec) == "delete"
-        catalog = read_catalog(self.log.sa, connection, relation, with_bounds=with_bounds)
+        catalog = read_catalog(self.log.sa, connection, relation, with_bounds=with_bounds, known=self._known_parts)
         return FollowedTable(log="", relation=relation, catalog=catalog)
+
+    def _known_parts(self) -> Collection[str] | None:
+        """Partitions of the row's table when it was followed last; None: it was not."""
+        before = read_followed(self.run.runtime.storage, self.run.layout.state)
+        return None if before is None or before.catalog is None else before.catalog.parts.keys()
 
     def at(self, known: LogPosition, now: FollowedTable) -> FollowedTable:
         """The same in the log that was read."""
-        return replace(now, log=known.log, truncates=known.truncates.get(self.run.spec.name_in_source, 0))
+        relations = {now.number, *(map(int, now.catalog.parts) if now.catalog else ())}
+        truncates = known.truncates.get(self.run.spec.name_in_source, 0)
+        return replace(now, log=known.log, truncates=truncates, described=known.described.of(relations))
 
     @contextmanager
     def claim(self) -> Iterator[Claim]:
@@ -279,7 +288,7 @@ def require_readable(run: TableRun, known: LogPosition) -> None:
     if (why := known.stopped.get(run.spec.name_in_source)) is None:
         return
     what = f"a change of {run.spec.name_in_source} can't be read, and those after it were left out: {why}"
-    remedy = f"correct the value in the source, then gddl load --again --table {run.spec.table}"
+    remedy = f"correct the value in the source, then `gddl load --again --table {run.spec.table}`"
     raise FatalError("SOURCE_LOG_STOPPED", what, where=run.spec.name_in_source, remedy=remedy)
 
 
@@ -309,36 +318,60 @@ class _Capture:
     unnamed: set[str] = field(default_factory=set)
 
     def carry_out(self, connection: Any) -> LogPosition:
-        """Read until where the log is now, without tables of which the engine can't read a change."""
-        began, mark = iso(self.run.runtime.clock()), self.source.log.mark(connection)
+        """Read until where the log is now, again where tables were altered meanwhile.
+
+        Raises:
+            RetriableError: `TABLE_BUSY`: they are altered each time.
+        """
+        began = iso(self.run.runtime.clock())
         self.is_unencoded = self.source.log.is_unencoded(connection)
+        if not any(self._read(connection) for _ in range(_TRIES)):
+            what = f"tables of the source were altered each of {_TRIES} times while its log was read"
+            raise RetriableError(
+                "TABLE_BUSY", what, where=self.run.spec.source, remedy="run it again once they are not"
+            )
+        self.known = replace(self.known, read_by=self.run.job.run_id, read_at=began, failure=None)
+        self._store()
+        return self.known
+
+    def _read(self, connection: Any) -> bool:
+        """Read until a mark, without tables of which the engine can't read a change; false: tables were altered."""
+        log = self.source.log
+        versions = log.versions(connection)
+        digest, mark = digest_of(versions), log.mark(connection)
+        if digest != self.known.versions:
+            self.known = replace(self.known, described=log.described(connection, self.known.described, versions, mark))
         while True:
             try:
-                self._read_until(mark)
+                if not self._read_until(mark, lambda: not is_altered(versions, log.versions(connection))):
+                    return False
                 break
             except GddlError as error:
                 if error.code not in OF_ENGINE or not self._has_stopped(connection, mark, error.what):
                     self._note_failure(connection, error)
                     raise
-        self.known = replace(self.known, read_by=self.run.job.run_id, read_at=began, failure=None)
-        self._store()
-        return self.known
+        self.known = replace(self.known, versions=digest)
+        return True
 
-    def _read_until(self, mark: Mark) -> None:
+    def _read_until(self, mark: Mark, is_same: Callable[[], bool]) -> bool:
+        """False: what comes with the mark was not taken, for `is_same` is false behind it."""
         held: list[Record] = []
         with self._engine() as engine:
             for batch in engine.batches():
+                is_end = self.source.log.has_reached(batch, mark, self.run.spec.source)
+                if is_end and not is_same():
+                    break
                 every = [*held, *batch.records]
                 # A place is in one file: equal rows of it are as many as a file has. What is held is read again by the
                 # next run, for the offset that is stored is before it.
                 whole = len(held) + batch.whole if batch.whole else 0
                 self._write(every[:whole])
                 held = every[whole:]
-                is_end = self.source.log.has_reached(batch, mark, self.run.spec.source)
                 self._keep(batch, mark if is_end else None)
                 if is_end:
                     engine.stop()
-                    return
+                    return True
+        return False
 
     def _has_stopped(self, connection: Any, mark: Mark, said: str) -> bool:
         """Whether a change of one table has ended the engine; it is left out from now on."""

@@ -9,10 +9,14 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.commit_files import read_small
-from spark_jobs.sources.capture.catalog import TableCatalog
+from spark_jobs.sources.capture.catalog import FORMER, TableCatalog
+from spark_jobs.sources.capture.relation_messages import Descriptions, RelationMessage
 
 _DOCUMENT, _HISTORY, _TABLE = "log.json", "schema-history.jsonl", "captured-log.json"
-_REMEDY = "restore it from a version or backup; or delete it, drop the slot, and load the tables: gddl load --again"
+_REMEDY = (
+    "restore it from a version or backup; or delete it, drop the slot, and load each table of it: "
+    "`gddl load --again --table T`"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,8 @@ class LogPosition:
         mark: the newest that was read; None: none was.
         last: number in the names of the newest files; later ones have greater numbers.
         truncates: how often the log brought a `TRUNCATE`, by table.
+        versions: digest of what the catalog said of all that is published when the log was read last; empty: not known.
+        described: how the log has described its tables until then.
         stopped: tables of which the engine can't read a change, to what it says; their changes are left out until they
             are loaded again.
         failure: why the last reading has ended; None: it has not failed.
@@ -81,6 +87,8 @@ class LogPosition:
     mark: Mark | None = None
     last: int = 0
     truncates: Mapping[str, int] = field(default_factory=dict)
+    versions: str = ""
+    described: Descriptions = field(default_factory=Descriptions)
     stopped: Mapping[str, str] = field(default_factory=dict)
     failure: Failure | None = None
     read_by: str = ""
@@ -105,6 +113,7 @@ class FollowedTable:
         relation: `PublishedTable.relation`; empty: the source gives none.
         catalog: what the source's catalog said of it; None: not known.
         truncates: how often the log had brought a `TRUNCATE` of it.
+        described: how the log had described it and its partitions; see `Descriptions.messages`.
         unloaded: why rows from before the newest load are wrong, until that has ended; empty: they are not.
         kept: partitions that the source has dropped since, and whose rows stay.
     """
@@ -113,6 +122,7 @@ class FollowedTable:
     relation: str = ""
     catalog: TableCatalog | None = None
     truncates: int = 0
+    described: tuple[RelationMessage, ...] = ()
     unloaded: str = ""
     kept: tuple[str, ...] = ()
 
@@ -158,7 +168,7 @@ def read_followed(storage: Storage, state: str) -> FollowedTable | None:
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    return read_small(storage, join(state, _TABLE), FollowedTable, "delete it, and load the table again")
+    return read_small(storage, join(state, _TABLE), FollowedTable, "delete it, and load the table again", FORMER)
 
 
 def write_followed(storage: Storage, state: str, followed: FollowedTable) -> None:

@@ -28,13 +28,22 @@ from spark_jobs.source_tables import state_of
 from spark_jobs.sources.capture.engine import Batch
 from spark_jobs.sources.capture.frames import own_topics
 from spark_jobs.sources.capture.position import LogPosition, Mark
+from spark_jobs.sources.capture.relation_messages import (
+    Descriptions,
+    Versions,
+    described,
+    read_messages,
+    read_versions,
+)
 
 _PREFIX = "gddl"
 _PORT = 5432
 _FREE_SECONDS = 90.0
 _CANCELLED = "57014"
 _FAILED_AT = re.compile(r"Error while processing event at offset \{(?:[^}]*[ {])?lsn=(\d+)")
-_AGAIN = "load the source's tables again, which opens the log anew first: gddl load --again"
+_AGAIN = (
+    "load the source's tables again, which opens the log anew first: `gddl load --again --table T` for each of them"
+)
 # What a value looks like is set for this connection, whatever database and role say.
 _SETTINGS = (
     "bytea_output=hex", "DateStyle=ISO", "IntervalStyle=postgres", "extra_float_digits=1", "xmloption=content",
@@ -247,6 +256,18 @@ class PostgreSQL:
             place=place,
             upto=str(self._scalar(connection, "SELECT CAST(pg_current_wal_insert_lsn() AS text)")),
         )
+
+    def versions(self, connection: Any) -> Versions:
+        """What the catalog says of all that is published."""
+        return read_versions(self.sa, connection, self.stated[PUBLICATION])
+
+    def described(self, connection: Any, known: Descriptions, versions: Versions, mark: Mark) -> Descriptions:
+        """How the log has described tables until the mark, beside what is known of it."""
+        now = described(self.sa, connection, versions)
+        self._wait_until_free(connection)
+        self._scalar(connection, "SELECT set_config('statement_timeout', '0', false)")
+        found = read_messages(self.sa, connection, self.slot, self.stated[PUBLICATION], mark.upto)
+        return known.after(found, now)
 
     def table_of_failure(self, connection: Any, mark: Mark, message: str) -> str | None:
         """`schema.name` of the table whose change has ended the engine, by its message; None: that is not known."""

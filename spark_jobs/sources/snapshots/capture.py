@@ -28,6 +28,7 @@ from airflow_gddl.contract.errors import FatalError, QuarantinableError, Retriab
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.sources.snapshots import CLEARED_CODE, HELD_CODE
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
@@ -41,17 +42,18 @@ from spark_jobs.discovery import folders_like, settle_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.taken_snapshots import (
-    RELOAD,
     HeldSnapshot,
     SnapshotsTaken,
     TakenSnapshot,
     document_of,
     folder_of,
     read_taken,
+    reload_of,
 )
 from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.sources.snapshots.comparison import Comparison, planned
+from spark_jobs.sources.snapshots.folders import ForeignLogs
 
 _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
@@ -68,24 +70,41 @@ _OF_CAPTURE = (HELD_CODE, "SNAPSHOT_WAITING", CLEARED_CODE, "FILES_IGNORED", "FO
 
 @dataclass(frozen=True, kw_only=True)
 class _Snapshot:
-    """A snapshot that landed, and why it may not be taken yet; empty: it may."""
+    """A snapshot that landed.
+
+    Attributes:
+        waits: why it may not be taken yet; empty: it may.
+        foreign: why its files may not be all that counts, see `ForeignLogs`; empty: they are.
+    """
 
     version: str
     files: tuple[StoredObject, ...]
     waits: str = ""
+    foreign: str = ""
 
     @property
     def digest(self) -> str:
-        return _digest(f"{one.name}\t{one.size}\t{one.etag}" for one in self.files)
+        return _digest([*(f"{one.name}\t{one.size}\t{one.etag}" for one in self.files), *filter(None, [self.foreign])])
 
-    def content(self, storage: Storage) -> str:
-        """Reads the files, where the store has no digests of them.
+    def content(self, storage: Storage, *, of_bytes: bool = False) -> str:
+        """Reads the files, where the store may have no digests of them.
+
+        Args:
+            of_bytes: tags that objects would have if each was written in one part and not encrypted with KMS.
 
         Raises:
             RetriableError: `FILES_CHANGED`: one was written again, or removed, since it was listed.
         """
+
+        def fingerprint(one: StoredObject) -> str:
+            if not (of_bytes and is_s3(one.path)):
+                return storage.fingerprint_as_listed(one)
+            print_of = storage.fingerprints_of_bytes(one.path)[1]
+            storage.require_as_listed(one)
+            return print_of
+
         try:
-            return _digest(f"{one.name}\t{storage.fingerprint_as_listed(one)}" for one in self.files)
+            return _digest(f"{one.name}\t{fingerprint(one)}" for one in self.files)
         except FileNotFoundError as error:
             raise _files_changed(self.version, error.filename) from error
 
@@ -122,6 +141,14 @@ class SnapshotSurvey:
     warnings: tuple[RunWarning, ...]
 
     @property
+    def waiting_since(self) -> Iterator[str]:
+        """When snapshots landed that are held, and newer than all that were taken."""
+        newest = max((one.version for one in self.known.taken), default="")
+        for one in self.known.held:
+            if one.version > newest and one.version in self.landed:
+                yield from (file.modified_at for file in self.landed[one.version].files)
+
+    @property
     def is_some(self) -> bool:
         return bool(self.new or self.touched) or self.is_outdated or self.known.begun is not None
 
@@ -155,7 +182,7 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     problems = [(one.version, one.why) for _, one in sorted(held.items())]
     problems += [(version, "it changed after it was taken; its new content is ignored") for version in changed]
     late = (
-        f"its time has not come, and it was taken: all others count as late; remove it, and {RELOAD} {run.spec.table}"
+        f"its time has not come, and it was taken: all others count as late; remove it, and {reload_of(run.spec.table)}"
     )
     problems += [(version, late) for version in ahead]
     waits = [(one.version, one.waits) for one in waiting]
@@ -268,7 +295,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
     faulty = surveyed.faulty
     if surveyed.known.reloading and not (again or is_resumed):
         what = f"{run.spec.table}: a reload from its snapshots was interrupted before it began"
-        raise FatalError("RELOAD_UNFINISHED", what, remedy=f"{RELOAD} {run.spec.table}")
+        raise FatalError("RELOAD_UNFINISHED", what, remedy=reload_of(run.spec.table))
     waiting = () if is_resumed else _not_loaded(run)
     if again or surveyed.is_some or waiting:
         with _claimed(run) as claim:
@@ -283,6 +310,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
         message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
         totals.warn([RunWarning(code=CLEARED_CODE, message=message, count=len(faulty), sample=faulty[:5])])
     totals.warn(surveyed.warnings)
+    totals.wait(surveyed.waiting_since)
     totals.revisit = surveyed.waits
     return former
 
@@ -444,20 +472,23 @@ def _landed(run: TableRun) -> tuple[dict[str, _Snapshot], list[str]]:
     pattern = PathFormat.parsed(str(options.path_format))
     complete = str(options.complete)
     by_version: defaultdict[str, list[StoredObject]] = defaultdict(list)
-    others = []
+    others, names = [], []
     for item in run.runtime.storage.list(folder.path, within=folder.root):
+        names.append(item.name)
         version = pattern.whole_time(item.name)
         if version is not None:
             by_version[version].append(item)
         elif not is_temporary(item.name) and not item.name.endswith("/"):
             others.append(item.name)
     depth = pattern.text.strip("/").count("/") + 1
+    logs = ForeignLogs.of(names)
     now, settle = run.runtime.clock().timestamp(), settle_of(run.spec, folder.path, run.runtime.environ)
     made = {
         version: _Snapshot(
             version=version,
             files=tuple(one for one in items if _is_data(one.name, complete, depth)),
             waits=_why_incomplete(items, complete, depth, (settle, now)),
+            foreign=logs.reason([one.name for one in items]),
         )
         for version, items in by_version.items()
     }  # fmt: skip
@@ -535,6 +566,8 @@ class _Capture:
     def _take(self, snapshot: _Snapshot) -> None:
         now = self.run.runtime.clock()
         self._require_come(snapshot.version)
+        if snapshot.foreign:
+            raise QuarantinableError(HELD_CODE, snapshot.foreign)
         taken = sorted(one.version for one in self.known.taken)
         before = self._neighbour(max((one for one in taken if one < snapshot.version), default=None))
         after = self._neighbour(min((one for one in taken if one > snapshot.version), default=None))
@@ -568,8 +601,8 @@ class _Capture:
 
     def _look_again(self, taken: TakenSnapshot) -> None:
         """Note whether files that were written again have another content."""
-        landed = self.landed[taken.version]
-        changed = landed.content(self.run.runtime.storage) != taken.content
+        landed, storage = self.landed[taken.version], self.run.runtime.storage
+        changed = taken.content not in (landed.content(storage), landed.content(storage, of_bytes=True))
         now = replace(taken, files=landed.digest, changed=changed)
         self._keep(taken=tuple(now if one.version == now.version else one for one in self.known.taken))
 
@@ -582,7 +615,7 @@ class _Capture:
             return there
         became = "has changed since" if there is not None else "is no longer there"
         what = f"snapshot {_title(version)}, which it is compared with, {became}"
-        raise QuarantinableError(HELD_CODE, f"{what}; restore its files, or {RELOAD} {self.run.spec.table}")
+        raise QuarantinableError(HELD_CODE, f"{what}; restore its files, or {reload_of(self.run.spec.table)}")
 
     def _require_as_listed(self, *read: _Snapshot) -> None:
         """Refuse differences of snapshots that were written again while they were read.
@@ -603,7 +636,7 @@ class _Capture:
         age, most = self.run.runtime.clock() - oldest, timedelta(seconds=self._remembered())
         if age > most:
             what = f"one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
-            what += f", which was {most}; remove it, or {RELOAD} {self.run.spec.table}"
+            what += f", which was {most}; remove it, or {reload_of(self.run.spec.table)}"
             raise QuarantinableError(HELD_CODE, what)
 
     def _remembered(self) -> int:
@@ -612,7 +645,7 @@ class _Capture:
 
     def _require_within_limit(self, compared: Comparison) -> None:
         limit, table = self.run.spec.sweep_limit, self.run.spec.table
-        release = f"more than sweep_limit allows; if that is right: gddl sweep release --table {table}"
+        release = f"more than sweep_limit allows; if that is right: `gddl sweep release --table {table}`"
         if isinstance(self.run.job.options.action, SweepRelease):
             return
         if compared.deletes > limit * compared.keys_before:

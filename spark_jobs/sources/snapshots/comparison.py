@@ -24,6 +24,7 @@ from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.table_schema import Schema
 from spark_jobs.rules.file_rows import read_file
 from spark_jobs.sources.snapshots.exports import Export, column_id, data_of, key_columns, with_key_types
+from spark_jobs.sources.snapshots.folders import columns_in_folders
 from spark_jobs.sources.snapshots.snapshot_changes import ComparedBy, SnapshotChanges, differences
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.places import DeclinedError
@@ -167,9 +168,10 @@ class Comparison:
 
     def _probe(self) -> None:
         storage, dialect = self.run.runtime.storage, self.run.dialect
+        depth = str(dialect.options.path_format).strip("/").count("/") + 1
         sides = [side for side in _SIDES if side in self.files]
         exports = [
-            (side, Export.of(_probed(storage, planned(item), dialect), dialect))
+            (side, Export.of(_probed(storage, planned(item), dialect), dialect, columns_in_folders(item.name, depth)))
             for side in sides
             for item in self.files[side]
         ]
@@ -221,8 +223,10 @@ def _probed(storage: InputOpener, file: PlannedFile, dialect: Dialect) -> Probed
     options = dialect.options
     if not options.csv_header:
         options = replace(options, op_column="")
+    complete = str(options.complete)
+    has_marker = complete != "settle" and not complete.isdigit()
     try:
-        return probe(storage, file, options, dialect.bounds)
+        return replace(probe(storage, file, options, dialect.bounds), is_whole=has_marker)
     except QuarantinableError as error:
         if error.code != "FILE_EMPTY" or file.format != "csv" or options.csv_header:
             raise

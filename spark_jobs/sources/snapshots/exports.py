@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
-from airflow_gddl.contract.names import landed_name, renamed
+from airflow_gddl.contract.names import is_kept, landed_name, renamed
 from airflow_gddl.contract.sources.snapshots import HELD_CODE
 from spark_jobs.dialects.protocol import Dialect, Probed, declared_texts
 from spark_jobs.plan.schema_evolution import ColumnAction, SchemaRules, plan_schema
@@ -76,11 +76,15 @@ class Export:
     how: FileGroup
 
     @classmethod
-    def of(cls, probed: Probed, dialect: Dialect) -> Export:
+    def of(cls, probed: Probed, dialect: Dialect, in_folders: Iterable[str] = ()) -> Export:
         """An export file with its columns as the row names them.
 
+        Args:
+            in_folders: columns of which the names of its folders have values.
+
         Raises:
-            QuarantinableError: `SNAPSHOT_HELD`: its columns can't be named as the row says, or a key is missing.
+            QuarantinableError: `SNAPSHOT_HELD`: its columns can't be named as the row says, a key is missing, or a
+                column is in the names of folders alone.
         """
         how = FileGroup(
             kind="export", columns=probed.columns, label=probed.file.path, dialect=dialect, stated=probed.stated
@@ -90,6 +94,7 @@ class Export:
             how = landed_as_named(how, replayed=False)
             _require_distinct(how)
         export = cls(probed=probed, how=how)
+        _require_in_file(in_folders, export)
         if missing := [key for key in dialect.spec.keys if column_id(key) not in export.names]:
             raise QuarantinableError(
                 HELD_CODE, f"it has no key column {missing[0]}; it has {', '.join(export.how.names[:10])}"
@@ -176,6 +181,15 @@ def _held_for(where: str) -> Iterator[None]:
         yield
     except FatalError as error:
         raise QuarantinableError(HELD_CODE, error.what, where=where) from error
+
+
+def _require_in_file(in_folders: Iterable[str], export: Export) -> None:
+    spec = export.how.dialect.spec
+    for name in in_folders:
+        if column_id(renamed(name, spec)) not in export.names and is_kept(name, spec):
+            what = f"the names of its folders have the column {name}, and its files lack it; write the column into the "
+            what += "files, or name it in exclude_columns and absent_columns"
+            raise QuarantinableError(HELD_CODE, what, where=export.probed.file.path)
 
 
 def _require_distinct(group: FileGroup) -> None:

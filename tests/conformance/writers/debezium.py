@@ -124,6 +124,10 @@ class Connector(ABC):
         """The source becomes another server. Most connectors follow a log whose places go on."""
         self.at = START  # until the next transaction
 
+    def clock(self, source: Mapping[str, Any]) -> timedelta:  # noqa: ARG002 - of servers with clocks of their own
+        """How much the clock is wrong by which a change has its time."""
+        return timedelta(0)
+
     def doubts(self) -> Iterator[Uncertain]:
         """What can't be known because of this connector."""
         yield from ()
@@ -338,7 +342,7 @@ class Task:
 
     def _source(self, event: Event) -> dict[str, Any]:
         """`AbstractSourceInfoStructMaker`, then the connector's own."""
-        at = micros(event.at)
+        at = micros(event.at + self.connector.clock(event.source))
         # Of a streamed event `snapshot` is not set: the converter writes its default, `false`, or null.
         is_set = event.snapshot != "false" or self.given["replace.null.with.default"]
         common = {"version": "3.6.3.Final", "connector": self.connector.name, "name": "p", "ts_ms": at // 1000,

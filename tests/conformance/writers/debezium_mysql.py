@@ -8,6 +8,7 @@ Log Transaction Compression": events of such a transaction are in one event of t
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from random import Random
 from typing import Any, ClassVar
 
@@ -16,10 +17,13 @@ from tests.conformance.history import Change, History
 from tests.conformance.writers.debezium import Connector, Placed
 
 _SERVERS = ("3e11fa47-71ca-11e1-9e33-c80aa9429562", "7c96fda9-71ca-11e1-8d11-080027a5d6f5")
+_REPLICATED = 5001
 
 
 class MySql(Connector):
-    """A failover leads to a server with a log of its own: its number may be lower, equal or higher."""
+    """Its server may have changes of another one in its log.
+
+    A failover leads to a server with a log of its own: its number may be lower, equal or higher."""
 
     name = "mysql"
     kinds = ("text", "decimal", "float8", "timestamp", "timestamptz", "date", "longtime", "bytes")
@@ -28,13 +32,14 @@ class MySql(Connector):
         "gtid_mode": (True, False),
         "binlog_transaction_compression": (False, True),
         "new log": ("lower number", "same number", "higher number"),
+        "replicates from": ("none", "a server whose clock is behind", "a server whose clock is ahead"),
     }
 
     def __init__(self, history: History, given: Mapping[str, Any]) -> None:
         super().__init__(history, given)
         self.number, self.pos, self.server, self.transaction = 3, 154, 0, 22
         self.random = Random(str(history.loaded))  # noqa: S311 - no secret
-        self.failed_over = False
+        self.failed_over = self.is_replicated = False
 
     def snapshot_place(self) -> Mapping[str, Any]:
         return self._place(self.pos, 0, gtid=False)
@@ -46,6 +51,7 @@ class MySql(Connector):
     def placed(self, changes: Sequence[Change]) -> Sequence[Placed]:
         """Rows of one statement are numbered inside its event."""
         self.transaction += 1
+        self.is_replicated = self.given["replicates from"] != "none" and self.random.random() < 0.4
         found = []
         row = 0
         self.pos += 79
@@ -65,9 +71,15 @@ class MySql(Connector):
         self.number += {"lower number": -2, "same number": 0, "higher number": 5}[self.given["new log"]]
         self.pos = 154
 
+    def clock(self, source: Mapping[str, Any]) -> timedelta:
+        """A change has the server and the time at which it was made (manual, "mysqlbinlog": `server id`)."""
+        ahead = timedelta(days=3) if self.given["replicates from"].endswith("ahead") else -timedelta(days=3)
+        return ahead if source["server_id"] == _REPLICATED else timedelta(0)
+
     def _place(self, pos: int, row: int, *, gtid: bool = True) -> dict[str, Any]:
         name = f"{_SERVERS[self.server]}:{self.transaction}" if gtid and self.given["gtid_mode"] else None
-        return {"schema": None, "table": self.table, "server_id": 223344 + self.server, "gtid": name,
+        server = _REPLICATED if gtid and self.is_replicated else 223344 + self.server
+        return {"schema": None, "table": self.table, "server_id": server, "gtid": name,
                 "file": f"mysql-bin.{self.number:06d}", "pos": pos, "row": row, "thread": 7, "query": None}  # fmt: skip
 
     def doubts(self) -> Iterator[Uncertain]:

@@ -1,0 +1,127 @@
+"""Freshness of a table of which something has landed and is not applied, whatever holds it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.runtime.state.table_runs import TableRecord, merged, seconds_of
+from airflow_gddl.runtime.state.table_status import Knowledge, TablePoll, TableStatus, judge
+from airflow_gddl.topology.table_row import TableRow
+from tests.harness.asked import options_of
+from tests.harness.lake import Lake, spec_of
+from tests.one_task.exports import SNAPSHOTS, Exports
+
+SPEC = spec_of(settle="0s", options={"types": {"id": "int"}})
+ROW = TableRow(table="s.t", source="s", tier="small", priority="normal", freshness=300, grace=300)
+AGO = 600.0
+NEWER = "20240102-000000009.parquet"
+Table = tuple[Lake, TableSpec]
+
+
+def landed(path: Path) -> None:
+    """Ten minutes ago."""
+    when = time.time() - AGO
+    os.utime(path, (when, when))
+
+
+def loaded(root: Path, spec: TableSpec = SPEC, rows: int = 9) -> Table:
+    lake = Lake(root)
+    lake.load(spec, rows)
+    landed(lake.landing(spec) / "LOAD00000001.parquet")
+    assert lake.done(spec).freshness.waiting_since is None
+    return lake, spec
+
+
+def truncate(root: Path) -> Table:
+    lake, spec = loaded(root)
+    lake.change(spec, 9, [("T", 0, None), ("I", 50, "new")], day=2)
+    landed(lake.landing(spec) / NEWER)
+    return lake, spec
+
+
+def sweep(root: Path) -> Table:
+    lake, spec = loaded(root)
+    lake.load(spec, 2)
+    landed(lake.landing(spec) / "LOAD00000001.parquet")
+    return lake, spec
+
+
+def sweep_without_keys(root: Path) -> Table:
+    lake, spec = loaded(root, replace(SPEC, keys=()))
+    lake.load(spec, 2)
+    landed(lake.landing(spec) / "LOAD00000001.parquet")
+    return lake, spec
+
+
+def unreadable(root: Path) -> Table:
+    lake, spec = loaded(root)
+    (lake.landing(spec) / NEWER).write_bytes(b"PAR1 and no more")
+    landed(lake.landing(spec) / NEWER)
+    return lake, spec
+
+
+def export(root: Path) -> Table:
+    exports = Exports(Lake(root), replace(SNAPSHOTS, sweep_limit=0.3))
+    for day, rows in ((1, 9), (2, 2)):
+        exports.land(day, pa.table({"id": list(range(rows)), "v": ["x"] * rows}))
+        for path in exports.folder(day).iterdir():
+            landed(path)
+        if day == 1:
+            exports.run()
+    return exports.lake, exports.spec
+
+
+HOLDS: dict[Callable[[Path], Table], str] = {
+    truncate: "truncate_release", sweep: "sweep_release", sweep_without_keys: "sweep_release", export: "sweep_release",
+    unreadable: "errors_dismiss",
+}  # fmt: skip
+"""What brings a table with something that is held, to the action that ends it."""
+
+
+def status(record: TableRecord) -> TableStatus:
+    """Where a sensor has just found nothing new."""
+    now = time.time()
+    return judge(ROW, Knowledge(record=record, poll=TablePoll(polled=now, files=2, clear=now)), now)
+
+
+def after(record: TableRecord, result: JobResult) -> TableRecord:
+    return record.after(result, time.time())
+
+
+@pytest.mark.parametrize("hold", HOLDS, ids=lambda hold: hold.__name__)
+def test_what_has_landed_and_is_not_applied_is_late(hold: Callable[[Path], Table], tmp_path: Path) -> None:
+    lake, spec = hold(tmp_path)
+    record = TableRecord()
+    for number in range(2):
+        result = replace(lake.done(spec), run_id=str(number))
+        since = seconds_of(result.freshness.waiting_since)
+        assert since is not None, result
+        assert AGO <= time.time() - since < AGO + 300
+        record = after(record, result)
+        found = status(record)
+        assert (found.late, found.state) == (True, "late")
+        assert found.as_of == since
+        assert found.attention
+    ended = options_of(
+        HOLDS[hold], **({"codes": ("FILE_UNREADABLE",), "reason": "sent again"} if hold is unreadable else {})
+    )
+    lake.done(spec, ended)
+    freed = lake.done(spec)
+    assert freed.freshness.waiting_since is None
+    assert not status(after(record, freed)).late
+
+
+def test_a_record_of_two_writers_has_what_the_newest_run_says() -> None:
+    one = TableRecord(waiting_since=5.0, waiting_at=10.0)
+    other = TableRecord(waiting_at=20.0)
+    assert merged(one, other).waiting_since is merged(other, one).waiting_since is None
+    assert merged(one, TableRecord()).waiting_since == 5.0
