@@ -7,7 +7,6 @@ one Delta commit; the ledger commits last.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.actions import Rebuild
@@ -244,7 +243,7 @@ class _Rebuild:
     context: TableContext
     ledger: Ledger
     claim: Claim
-    found: Mapping[str, Damage] = field(default_factory=dict)
+    found: dict[str, Damage] = field(default_factory=dict)
 
     def carry_out(self, pending: BatchPlan | None, outcome: RunTotals) -> dict[str, object]:
         """Rebuild replica and history, and commit the result to the ledger.

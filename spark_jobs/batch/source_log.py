@@ -102,7 +102,7 @@ def _restart_of(new: LogServer, others: Sequence[LogServer]) -> LogRestart | Non
 
 
 def _restart_of_later(old: LogServer, others: Sequence[LogServer]) -> LogRestart | None:
-    """The same for a file that comes after those that are behind it in its partition."""
+    """What goes back with changes that are known, where a file comes late that is before them in its partition."""
     for new in others:
         if new.name != old.name and old.to_file and old.to_file < new.from_file and new.low < old.high:
             return LogRestart(place=new.low, known=old.high, since=new.since, until=new.until, newest=old.until)

@@ -16,6 +16,7 @@ from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.tables import delta_log
+from tests.conftest import LocalPort
 from tests.harness.asked import options_of
 from tests.harness.damages import DAMAGES, TABLES
 from tests.harness.lake import TIER, Lake, read, spec_of
@@ -217,3 +218,16 @@ def test_damage_is_reported_by_each_run_until_it_is_repaired(whole: Whole) -> No
 
     errors = [lake.result(SPEC, clock=tomorrow).error for _ in range(2)]
     assert [error.code for error in errors if error is not None] == ["TABLE_DAMAGED"] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"), [("data_file_gone", "replica"), ("commit_gone", "changes"), ("commit_cut", "replica")]
+)
+def test_repairs_work_in_both_places(
+    kind: str, table: str, engine: LocalPort, whole: Whole, right: Mapping[str, list[Any]]
+) -> None:
+    lake = replace(whole.lake(), port=engine)
+    DAMAGES[kind](Path(getattr(lake.layout(SPEC), table)))
+    remedied(lake, lake.result(SPEC, OPTIONS["run"]))
+    lake.done(SPEC, OPTIONS["run"])
+    assert contents(lake) == right
