@@ -29,7 +29,11 @@ class Feature:
     def forget_rows(self, run: TableRun) -> None:
         """After a key was erased, also of a row that does not use the feature any more: remove rows that it keeps."""
 
-    def shows_withheld(self, run: TableRun, columns: Collection[str]) -> tuple[RunWarning, ...]:  # noqa: ARG002
+    def shows_withheld(
+        self,
+        run: TableRun,  # noqa: ARG002 - for features that do
+        columns: Collection[str],  # noqa: ARG002 - for features that do
+    ) -> tuple[RunWarning, ...]:
         """Before stored columns are masked or left out, also of a row that no longer uses the feature: what keeps
         their values."""
         return ()

@@ -227,7 +227,7 @@ def decimals(scale: int, *values: str) -> pa.Array:
     return pa.array([Decimal(value) for value in values], pa.decimal128(12, scale))
 
 
-NOON = datetime(2024, 7, 1, 12)  # noqa: DTZ001
+NOON = datetime(2024, 7, 1, 12)  # noqa: DTZ001 - no zone
 FITS: dict[str, tuple[pa.Array, pa.Array, pa.Array]] = {
     "scale": (decimals(2, "1.25"), decimals(4, "2.5000"), decimals(4, "2.5001")),
     "digits": (decimals(2, "1.25"), decimals(0, "7"), pa.array([Decimal(10) ** 20], pa.decimal128(38, 0))),
@@ -235,7 +235,7 @@ FITS: dict[str, tuple[pa.Array, pa.Array, pa.Array]] = {
     "double_to_decimal": (decimals(2, "1.25"), pa.array([0.1]), pa.array([0.125])),
     "wide_to_double": (pa.array([1.0]), pa.array([2**53]), pa.array([2**53 + 1])),
     "narrower": (pa.array([1], pa.int16()), pa.array([7]), pa.array([70_000])),
-    "time_to_day": (pa.array([NOON.date()]), pa.array([datetime(2024, 7, 1)]), pa.array([NOON])),  # noqa: DTZ001
+    "time_to_day": (pa.array([NOON.date()]), pa.array([datetime(2024, 7, 1)]), pa.array([NOON])),  # noqa: DTZ001 - no zone
     "text_to_int": (pa.array([1]), pa.array(["2"]), pa.array(["2.5"])),
     "float": (pa.array([1.5], pa.float32()), pa.array([2.5]), pa.array([0.1])),
 }

@@ -26,7 +26,7 @@ NAIVE = [pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")]
 ZONED = [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in ("UTC", "Europe/Berlin", "+05:30")]
 TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
 BYTES = [pa.binary(), pa.large_binary(), pa.binary(2)]
-MIDNIGHT, NOON = datetime(2024, 7, 1), datetime(2024, 7, 1, 12, 30, 5, 250_000)  # noqa: DTZ001
+MIDNIGHT, NOON = datetime(2024, 7, 1), datetime(2024, 7, 1, 12, 30, 5, 250_000)  # noqa: DTZ001 - no zone
 
 
 def of(kinds: list[pa.DataType], value: Any) -> list[pa.Array]:
