@@ -73,7 +73,7 @@ def _operation_among_columns(spec: TableSpec) -> Iterator[SpecProblem]:
         and operation in columns
     ):
         fault = "the name of the column that holds operations, which comes before these columns and is not among them"
-        remedy = f"give the source's column another name here, e.g. {operation}_source, or drop it if it is no column"
+        remedy = "give the source's column another name here, or drop it if it is no column of the source"
         yield SpecProblem("COLUMN_RESERVED", ("options", "csv_columns"), str(operation), fault, remedy)
 
 

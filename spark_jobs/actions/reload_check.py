@@ -122,8 +122,8 @@ def require_landed(run: TableRun, ledger: Ledger, found: Mapping[str, Damage]) -
     files = f"{len(gone)} of its landed files are gone, e.g. {gone[0]}" if gone else "no ledger knows its landed files"
     damage = "; ".join(map(str, found.values()))
     what = f"{run.spec.table}: {files}; what these held and only damaged files of the lake have would go: {damage}"
-    remedy = "restore one or the other; or, if that is right, `gddl reload --from-files --yes "
-    remedy += f"--table {run.spec.table}`; the tables are unchanged"
+    command = f"gddl reload --from-files --yes --table {run.spec.table}"
+    remedy = f"restore one or the other; or, if that is right, `{command}`; the tables are unchanged"
     raise FatalError("RELOAD_UNCONFIRMED", what, where=run.layout.landing, remedy=remedy)
 
 

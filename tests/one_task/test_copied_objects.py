@@ -160,7 +160,7 @@ def test_load_of_the_same_size_opens_a_generation(
     assert table.lake.ledger(SPEC).state.generation == 2
 
 
-def test_large_text_of_the_same_size_and_start_is_taken_as_a_copy_and_said(bucket: Bucket, tmp_path: Path) -> None:
+def test_large_text_of_equal_size_and_start_is_a_copy(bucket: Bucket, tmp_path: Path) -> None:
     table = changed(bucket, OnS3(tmp_path), "large csv", "of parts")
     table.put(table.load, load_of(table.form, "next"), TAGS["of other parts"])
     said = table.run()
