@@ -134,7 +134,7 @@ def test_entry_of_types_that_changes_hashes_needs_the_files(
     """`007` is another number than text: a row with a masked key would be there twice, and a delete find none."""
     lake = Lake(tmp_path, port=engine.everywhere())
     specs = [
-        replace(spec_of(settle="0s", mask={column: "hash"}), options={"types": {column: kind} if kind else {}})
+        spec_of(settle="0s", mask={column: "hash"}, options={"types": {column: kind} if kind else {}})
         for kind in (before, after)
     ]
     folder = lake.landing(specs[0])
