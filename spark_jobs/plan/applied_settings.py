@@ -8,10 +8,11 @@ from typing import Any
 
 from airflow_gddl.contract.extensions import DIALECTS, is_among
 from airflow_gddl.contract.features import with_properties
+from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.spec import DeleteMode, MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import VOID
 from airflow_gddl.contract.table_identity import derived_of, filter_of
-from airflow_gddl.contract.table_spec import TableMode, TieBreak, lowered
+from airflow_gddl.contract.table_spec import HASHED, TableMode, TieBreak, lowered
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,7 @@ class AppliedSettings:
         where: see `filter_of`.
         derive: see `derived_of`.
         history_times: all versions have their times, which those of earlier releases lack.
+        typed_masks: see `typed_masks_of`; None: not known.
     """
 
     mode: TableMode = "changes"
@@ -119,9 +121,10 @@ class AppliedSettings:
     derive: Mapping[str, str] = field(default_factory=dict)
     rename: Mapping[str, str] = field(default_factory=dict)
     history_times: bool = False
+    typed_masks: tuple[str, ...] | None = None
 
 
-_OWN = ("untracked", "where", "derive", "history_times")
+_OWN = ("untracked", "where", "derive", "history_times", "typed_masks")
 """Fields that are not those of the row as they are."""
 
 
@@ -133,6 +136,7 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
         where=filter_of(spec),
         derive=derived_of(spec),
         history_times=spec.history,
+        typed_masks=typed_masks_of(spec),
         **named,
     )
 
@@ -140,6 +144,13 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
 def is_changed(spec: TableSpec, applied: AppliedSettings | None) -> bool:
     """Whether tables must be reconciled with the row; None: they were never made."""
     return applied != settings_of(spec)
+
+
+def typed_masks_of(spec: TableSpec) -> tuple[str, ...]:
+    """Hashed columns whose texts are read as values of another type: the number 007 has another hash than the text."""
+    types = {name.lower(): kind for name, kind in spec.options.get("types", {}).items()}
+    hashed = lowered(name for name, method in spec.mask.items() if method in HASHED)
+    return tuple(sorted(landed_name(name).lower() for name in hashed if types.get(name, "string") != "string"))
 
 
 def untracked_of(spec: TableSpec) -> tuple[str, ...]:

@@ -13,9 +13,9 @@ from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, renamed_names, value_of
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.applied_settings import AppliedSettings, is_mark
+from spark_jobs.plan.applied_settings import AppliedSettings, is_mark, typed_masks_of
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.sharding import rebuild_command, rebuild_of, refreshed
+from spark_jobs.plan.sharding import rebuild_command, rebuild_of, reload_of
 from spark_jobs.plan.table_schema import select_columns
 
 
@@ -74,8 +74,8 @@ def other_prefix(spec: TableSpec, state: TableState) -> bool:
 
 def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     """Stored columns whose values the metadata now masks otherwise (`mask`) or no longer lets in (`columns`)."""
-    before = state.applied
-    if before is None or _selected(spec) == _selected(before):
+    before, retyped = state.applied, retyped_masks(spec, state)
+    if before is None or (_selected(spec) == _selected(before) and not retyped):
         return {}
     names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema if not is_mark(name)))
     earlier = replace(spec, columns=before.columns, exclude_columns=before.exclude_columns, mask=before.mask)
@@ -90,7 +90,7 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     rekeyed = keyed_otherwise(spec, state)
     return reselected | {
         n: "mask" for n in was.kept if n in now.kept
-        and (was.masks.get(n) != now.masks.get(n) or (rekeyed and now.masks.get(n) == "hmac"))
+        and (was.masks.get(n) != now.masks.get(n) or (rekeyed and now.masks.get(n) == "hmac") or n.lower() in retyped)
     }  # fmt: skip
 
 
@@ -104,13 +104,24 @@ def keyed_otherwise(spec: TableSpec, state: TableState) -> bool:
     return bool(stored and spec.mask_key_id) and stored != spec.mask_key_id
 
 
+def retyped_masks(spec: TableSpec, state: TableState) -> frozenset[str]:
+    """Columns in lower case that are hashed as before, and of which the row reads texts otherwise than before."""
+    stored = None if state.applied is None else state.applied.typed_masks
+    if state.applied is None or stored is None:
+        return frozenset()
+    both = lowered(landed_name(name) for name, method in spec.mask.items() if state.applied.mask.get(name) == method)
+    return both & frozenset(typed_masks_of(spec)).symmetric_difference(stored)
+
+
 def _require_same_selection(spec: TableSpec, state: TableState) -> None:
     table = spec.table
     old = "remove the old tables" if spec.shards else "old files go with `gddl maintain` after vacuum_retention"
-    remedy = f"restore the metadata row, or {rebuild_of(spec)}; {old}"
+    retyped = retyped_masks(spec, state)
     for column, what in reselected_columns(spec, state).items():
+        repair = reload_of(spec) if column.lower() in retyped else rebuild_of(spec)
+        remedy = f"restore the metadata row, or {repair}; {old}"
         if what == "mask":
-            message = f"{table}: column {column!r} is stored under another mask or key than the job now has"
+            message = f"{table}: column {column!r} is stored under another mask, key or type than the job now has"
             raise FatalError("MASK_CHANGED", message, remedy=remedy)
         message = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
         raise FatalError("COLUMNS_CHANGED", message, remedy=remedy)
@@ -132,25 +143,22 @@ def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
 
 
 def _renaming_changed(spec: TableSpec, columns: Sequence[str]) -> FatalError:
-    reload = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
     what = f"{spec.table}: {', '.join(columns)} came into other columns of the tables than `rename` now says"
-    return FatalError("RENAME_CHANGED", what, remedy=f"restore rename, or {refreshed(spec, reload)}")
+    return FatalError("RENAME_CHANGED", what, remedy=f"restore rename, or {reload_of(spec)}")
 
 
 def _mode_changed(spec: TableSpec, before: str) -> FatalError:
-    reload = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
     what = f"{spec.table}: the tables were built from {before}, the metadata says mode: {spec.mode}"
-    return FatalError("MODE_CHANGED", what, remedy=f"restore mode, or {refreshed(spec, reload)}")
+    return FatalError("MODE_CHANGED", what, remedy=f"restore mode, or {reload_of(spec)}")
 
 
 def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:
     held = f"the rows where {before}" if before else "all rows"
     what = f"{spec.table}: the tables hold {held}, the metadata says "
     said = f"where {spec.where}" if spec.where else "no filter"
-    repair = f"load the files that are there with `gddl reload --from-files --table {spec.table}`"
     if BUILT_FIELDS["where"].repair(before) == "rebuild":  # all rows are there
         return FatalError("FILTER_CHANGED", what + said, remedy=f"restore where, or {rebuild_of(spec)}")
-    return FatalError("FILTER_CHANGED", what + said, remedy=f"restore where, or {refreshed(spec, repair)}")
+    return FatalError("FILTER_CHANGED", what + said, remedy=f"restore where, or {reload_of(spec)}")
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:

@@ -33,6 +33,11 @@ def rebuild_of(spec: TableSpec) -> str:
     return refreshed(spec, rebuild_command(spec))
 
 
+def reload_of(spec: TableSpec) -> str:
+    """What reads the files again that are there, or what takes its place for a table of several sources."""
+    return refreshed(spec, f"load the files that are there with `gddl reload --from-files --table {spec.table}`")
+
+
 def beside_others(state: TableState, others: Sequence[TableState]) -> TableState:
     """The state of a shard with what is known of the shared tables.
 

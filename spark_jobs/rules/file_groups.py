@@ -60,11 +60,12 @@ class FileGroup:
 
     @cached_property
     def operations(self) -> str | None:
-        """The column of operations; null when there is none. It comes first where a full load has it under a name of
-        another case: elsewhere that is a column of the source.
+        """The column of operations; null when there is none. Where files may lack it (full loads, changes that are all
+        inserts), it comes first if it has a name of another case: elsewhere that is a column of the source.
         """
         found = None if self.kind == "export" else match(self.names, self.dialect.op_column)
-        is_data = self.kind == "load" and found not in (self.dialect.op_column, *self.names[:1])
+        may_lack = self.kind == "load" or self.dialect.missing_op == "insert"
+        is_data = may_lack and found not in (self.dialect.op_column, *self.names[:1])
         return None if is_data else found
 
     @cached_property

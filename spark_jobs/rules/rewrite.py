@@ -29,7 +29,7 @@ from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_identity import derived_of, filter_of
 from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.dialects.protocol import Dialect, sequence_type, texts_of
-from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns
+from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns, retyped_masks
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.plan.sequence import log_began_of
@@ -216,14 +216,15 @@ def _masks(
 def _new_masks(spec: TableSpec, columns: Sequence[Column], state: TableState) -> dict[str, MaskMethod]:
     """Masks that stored values lack."""
     old, new = _masks(spec, columns, state)
-    rekeyed = keyed_otherwise(spec, state)
+    rekeyed, retyped = keyed_otherwise(spec, state), retyped_masks(spec, state)
     lost = [
         name for name in new.kept if name in old
-        and (new.masks.get(name) not in (old[name], "null") or (rekeyed and new.masks.get(name) == "hmac"))
+        and (new.masks.get(name) not in (old[name], "null") or (rekeyed and new.masks.get(name) == "hmac")
+             or name.lower() in retyped)
     ]  # fmt: skip
     if lost:
         what = f"{spec.table}: {', '.join(lost)} is stored masked, and the metadata row now asks for other values"
-        raise needs_files(spec, what, "restore the mask")
+        raise needs_files(spec, what, "restore mask and options.types")
     return {name: method for name, method in new.masks.items() if old.get(name) != method}
 
 

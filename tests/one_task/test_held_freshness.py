@@ -120,6 +120,23 @@ def test_what_has_landed_and_is_not_applied_is_late(hold: Callable[[Path], Table
     assert not status(after(record, freed)).late
 
 
+def test_an_export_whose_marker_does_not_come_is_late(tmp_path: Path) -> None:
+    exports = Exports(Lake(tmp_path), SNAPSHOTS)
+    exports.land(1, pa.table({"id": [1], "v": ["1"]}))
+    record = after(TableRecord(), exports.lake.done(exports.spec))
+    exports.land(2, pa.table({"id": [1], "v": ["2"]}))
+    for path in exports.folder(2).iterdir():
+        landed(path)
+    marker = exports.folder(2) / "_SUCCESS"
+    marker.unlink()
+    waits = replace(exports.lake.done(exports.spec), run_id="waits")
+    record = after(record, waits)
+    assert (waits.status, status(record).late) == ("skipped", True)
+    marker.touch()
+    whole = replace(exports.lake.done(exports.spec), run_id="whole")
+    assert (whole.status, status(after(record, whole)).late) == ("succeeded", False)
+
+
 def test_a_record_of_two_writers_has_what_the_newest_run_says() -> None:
     one = TableRecord(waiting_since=5.0, waiting_at=10.0)
     other = TableRecord(waiting_at=20.0)

@@ -89,6 +89,20 @@ def test_a_column_of_the_source_is_no_operation(engine: LocalPort, tmp_path: Pat
     assert table.values("replica", "id", name) == [(1, "D"), (2, "I"), (4, "D")]
 
 
+def test_a_column_of_the_source_is_no_operation_of_inserts_alone(engine: LocalPort, tmp_path: Path) -> None:
+    """Change files of `CdcInsertsOnly` have no column of operations."""
+    spec = spec_of(settle="0s", options={"missing_op": "insert"})
+    table = LakeTable(Lake(tmp_path, port=engine.everywhere()), spec)
+    folder = table.lake.landing(table.spec)
+    write(folder, "LOAD00000001.parquet", pa.table({"seq": [0], "id": [1], "op": ["D"]}))
+    table.run()
+    write(folder, "20250101-000000001.parquet", pa.table({"seq": [1, 2], "id": [1, 2], "op": ["U", "D"]}))
+    table.run()
+    write(folder, "20250101-000000002.parquet", pa.table({"op": ["D"], "seq": [3], "id": [2]}))
+    table.run()
+    assert table.values("replica", "id", "op") == [(1, "U")]
+
+
 @pytest.mark.parametrize("name", ["Op", "op"])
 def test_a_load_may_have_operations(tmp_path: Path, name: str) -> None:
     table = LakeTable(Lake(tmp_path), spec_of(settle="0s"))

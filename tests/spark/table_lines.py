@@ -47,8 +47,12 @@ def _timeless(row: Row) -> Row:
     return {name: _timeless(v) if isinstance(v, dict) else v for name, v in row.items() if name not in _WHEN}
 
 
-def by_engine(layout: Layout) -> TableLines:
-    """The part of each table that the oracle models."""
+def by_engine(layout: Layout, read: Callable[[str], Sequence[Row]] = read) -> TableLines:
+    """The part of each table that the oracle models.
+
+    Args:
+        read: all rows of the table at a path.
+    """
     errors = [row for row in read(layout.errors) if row["resolved_at"] is None]
     return {
         "replica": _lines((_with(row, _state(row["_gddl"])) for row in read(layout.replica)), layout),

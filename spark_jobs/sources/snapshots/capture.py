@@ -142,11 +142,12 @@ class SnapshotSurvey:
 
     @property
     def waiting_since(self) -> Iterator[str]:
-        """When snapshots landed that are held, and newer than all that were taken."""
+        """When snapshots landed that are held or not complete, and newer than all that were taken."""
         newest = max((one.version for one in self.known.taken), default="")
-        for one in self.known.held:
-            if one.version > newest and one.version in self.landed:
-                yield from (file.modified_at for file in self.landed[one.version].files)
+        held = {one.version for one in self.known.held}
+        for version, one in self.landed.items():
+            if version > newest and (version in held or one.waits):
+                yield from (file.modified_at for file in one.files)
 
     @property
     def is_some(self) -> bool:
