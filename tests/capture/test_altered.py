@@ -95,6 +95,7 @@ UNCHANGED = (
      "ANALYZE s.t", "ALTER TYPE s.state ADD VALUE 'ajar'", "ALTER TABLE s.t REPLICA IDENTITY FULL",
      "ALTER TABLE s.t ADD CHECK (id > 0)", "ALTER TABLE s.t ALTER v TYPE text")),
     (PLAIN, ("DELETE FROM s.t WHERE id = 3", "TRUNCATE s.t")),
+    (PLAIN, ("DELETE FROM s.t WHERE id = 3", "ALTER TABLE s.t ADD x int", "UPDATE s.t SET x = 3 WHERE id = 4")),
     (PLAIN, ("ALTER TABLE s.t DROP CONSTRAINT t_pkey", "ALTER TABLE s.t ADD PRIMARY KEY (id, alt)",
      "DELETE FROM s.t WHERE id = 3", "UPDATE s.t SET id = 20 WHERE id = 4", "UPDATE s.t SET alt = 21 WHERE id = 5")),
     ((*PLAIN, "ALTER TABLE s.t ADD large text"), ("CLUSTER s.t USING t_pkey", "ALTER TABLE s.t RENAME n TO m",
