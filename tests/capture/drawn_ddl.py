@@ -16,19 +16,20 @@ import sqlalchemy as sa
 Row = dict[str, str | None]
 COLUMNS = ("id", "v", "n", "alt", "secret")
 _COLUMNS = "id int PRIMARY KEY, v varchar(9), n int DEFAULT 0, alt int NOT NULL, secret text"
+_NARROW = _COLUMNS.replace("text", "varchar(9)")
+"""Without long values, so that the table has no other one for them (TOAST), by which a rewriting is known."""
+_PARTS = (
+    "CREATE TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (5)",
+    "CREATE TABLE s.q PARTITION OF s.t FOR VALUES FROM (5) TO (100)",
+)
+_ROWS = "INSERT INTO s.t SELECT i, 'v' || i, i, -i, 's' || i FROM generate_series(1, 9) i"
+_INDEXES = ("CREATE UNIQUE INDEX by_alt ON s.t (alt)", "CREATE UNIQUE INDEX wide ON s.t (id, alt)")
 TABLES: Mapping[str, tuple[str, ...]] = {
-    "plain": (
-        f"CREATE TABLE s.t ({_COLUMNS})",
-        "CREATE UNIQUE INDEX by_alt ON s.t (alt)", "CREATE UNIQUE INDEX wide ON s.t (id, alt)",
-        "INSERT INTO s.t SELECT i, 'v' || i, i, -i, 's' || i FROM generate_series(1, 9) i",
-    ),
-    "parts": (
-        f"CREATE TABLE s.t ({_COLUMNS}) PARTITION BY RANGE (id)",
-        "CREATE TABLE s.p PARTITION OF s.t FOR VALUES FROM (0) TO (5)",
-        "CREATE TABLE s.q PARTITION OF s.t FOR VALUES FROM (5) TO (100)",
-        "INSERT INTO s.t SELECT i, 'v' || i, i, -i, 's' || i FROM generate_series(1, 9) i",
-    ),
-}  # fmt: skip
+    "plain": (f"CREATE TABLE s.t ({_COLUMNS})", *_INDEXES, _ROWS),
+    "plain, narrow": (f"CREATE TABLE s.t ({_NARROW})", *_INDEXES, _ROWS),
+    "parts": (f"CREATE TABLE s.t ({_COLUMNS}) PARTITION BY RANGE (id)", *_PARTS, _ROWS),
+    "parts, narrow": (f"CREATE TABLE s.t ({_NARROW}) PARTITION BY RANGE (id)", *_PARTS, _ROWS),
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Move:
 
     Attributes:
         hides: the catalog does not show whether rows were changed unseen, so that a run may stop.
-        form: of the table; empty: any. by: how it has to be published; empty: anyhow.
+        form: how the name of the table's form begins. by: how it has to be published; empty: anyhow.
     """
 
     do: Sequence[str | tuple[str, ...]]
@@ -104,9 +105,14 @@ HARMLESS = (
           "ALTER TABLE {t} ATTACH PARTITION s.r4 FOR VALUES FROM (500) TO (600)",
            "INSERT INTO {t} ({id}, {alt}) VALUES (501, 501)")], form="parts"),
 )  # fmt: skip
+_FILLED = "INSERT INTO {t} ({id}, {n}, {alt}) SELECT i, i, -i FROM generate_series(1, 9) i"
 OTHERS = (
     Move(["ALTER TABLE {t} RENAME {n} TO m"], ["ALTER TABLE {t} RENAME {n} TO n"]),
     Move(["ALTER TABLE {t} RENAME {secret} TO hidden"], ["ALTER TABLE {t} RENAME {secret} TO secret"]),
+    Move(["ALTER TABLE {t} RENAME {n} TO x", "ALTER TABLE {t} RENAME {alt} TO n", "ALTER TABLE {t} RENAME {n} TO alt"],
+         ["ALTER TABLE {t} RENAME {n} TO x", "ALTER TABLE {t} RENAME {alt} TO alt", "ALTER TABLE {t} RENAME {n} TO n"]),
+    Move(["ALTER TABLE {t} RENAME {secret} TO x", "ALTER TABLE {t} ADD secret text"],
+         ["ALTER TABLE {t} DROP secret", "ALTER TABLE {t} RENAME {secret} TO secret"]),
     Move(["ALTER TABLE {t} RENAME {v} TO w", "ALTER TABLE {t} RENAME {n} TO v"],
          ["ALTER TABLE {t} RENAME {n} TO n", "ALTER TABLE {t} RENAME {v} TO v"]),
     Move(["ALTER TABLE {t} RENAME TO u"], ["ALTER TABLE {t} RENAME TO t"]),
@@ -129,6 +135,12 @@ OTHERS = (
     Move(["ALTER TABLE {t} ALTER {n} TYPE bigint"], ["ALTER TABLE {t} ALTER {n} TYPE int"], hides=True),
     Move(["ALTER TABLE {t} ALTER {secret} TYPE text USING {secret} || '!'"], hides=True),
     Move(["ALTER TABLE {t} SET UNLOGGED"], ["ALTER TABLE {t} SET LOGGED"], hides=True, form="plain", by="schema"),
+    Move(["TRUNCATE {t}", "ALTER TABLE {t} SET UNLOGGED", _FILLED, "ALTER TABLE {t} SET LOGGED"], form="plain",
+         by="schema"),
+    Move(["TRUNCATE {t}", _FILLED, "ALTER TABLE {t} ALTER {n} TYPE int USING {n} * 100"]),
+    Move(["TRUNCATE {t}", _FILLED, "TRUNCATE s.p, s.q"], form="parts"),
+    Move(["CREATE TABLE s.r5 PARTITION OF {t} FOR VALUES FROM (900) TO (1000)",
+          "INSERT INTO {t} ({id}, {alt}) VALUES (901, 901)", "TRUNCATE s.r5"], form="parts"),
     Move(["VACUUM FULL {t}"], hides=True, form="parts"),
     Move(["TRUNCATE s.p"], form="parts"),
     Move(["ALTER TABLE {t} DETACH PARTITION s.q"],
@@ -210,7 +222,7 @@ class Source:
 
 def drawn(chance: random.Random, form: str, by: str) -> Iterator[tuple[Move, Sequence[str | tuple[str, ...]]]]:
     """Moves and what of them is carried out, one after the other; changes of rows come in between."""
-    pool = [one for one in (*HARMLESS, *OTHERS) if one.form in ("", form) and one.by in ("", by)]
+    pool = [one for one in (*HARMLESS, *OTHERS) if form.startswith(one.form) and one.by in ("", by)]
     steps: list[tuple[float, Move, Sequence[str | tuple[str, ...]]]] = []
     for move in chance.sample(pool, chance.choice((1, 1, 2, 2, 3))):
         at = chance.random()
@@ -226,16 +238,17 @@ class Replay:
 
     Attributes:
         name: of the table. takes: the row's columns; empty: all.
-        truncates: how often the log has brought a `TRUNCATE`.
+        truncates, truncated_by: how often the log has brought a `TRUNCATE`, and the transaction of the last.
     """
 
     name: str
     takes: Sequence[str]
     rows: dict[str | None, Row]
     truncates: int = 0
+    truncated_by: str = ""
     _relations: dict[int, tuple[str, list[str]]] = field(default_factory=dict)
 
-    def apply(self, message: bytes) -> None:
+    def apply(self, transaction: str, message: bytes) -> None:
         kind = chr(message[0])
         if kind == "R":
             self._describe(message)
@@ -243,7 +256,7 @@ class Replay:
             count = int.from_bytes(message[1:5], "big")
             numbers = [int.from_bytes(message[6 + 4 * at : 10 + 4 * at], "big") for at in range(count)]
             if any(self._relations[one][0] == self.name for one in numbers):
-                self.rows, self.truncates = {}, self.truncates + 1
+                self.rows, self.truncates, self.truncated_by = {}, self.truncates + 1, transaction
         elif kind in "IUD":
             self._change(message)
 

@@ -35,6 +35,7 @@ PARTS = (
     "CREATE TABLE s.q PARTITION OF s.t FOR VALUES FROM (100) TO (200)",
     "INSERT INTO s.t VALUES (1, 'a'), (101, 'b')",
 )
+NARROW = ("CREATE TABLE s.t (id int PRIMARY KEY, v varchar(9))", "INSERT INTO s.t VALUES (1, 'a'), (2, 'b')")
 CHANGED = "INSERT INTO s.t (id, v) VALUES (50, 'later')"
 ALTERED = (
     (PLAIN, ("ALTER TABLE s.t ADD stock int NOT NULL DEFAULT 5",), "column stock was added with the value"),
@@ -44,6 +45,9 @@ ALTERED = (
     (PLAIN, ("ALTER TABLE s.t RENAME n TO m",), "column n was renamed to m"),
     (PLAIN, ("ALTER TABLE s.t RENAME n TO m", "UPDATE s.t SET m = 8 WHERE id = 2", "ALTER TABLE s.t RENAME m TO n"),
      "column n had another name for a while"),
+    (PLAIN, ("ALTER TABLE s.t RENAME n TO x", "ALTER TABLE s.t RENAME alt TO n", "ALTER TABLE s.t RENAME x TO alt",
+     "UPDATE s.t SET n = 80 WHERE id = 2", "ALTER TABLE s.t RENAME n TO x", "ALTER TABLE s.t RENAME alt TO n",
+     "ALTER TABLE s.t RENAME x TO alt"), "column n had another name for a while"),
     (PLAIN, ("ALTER TABLE s.t DROP n", "ALTER TABLE s.t ADD n int"), "another one of this name was added"),
     (PLAIN, ("ALTER TYPE s.state RENAME VALUE 'shut' TO 'closed'",), "'shut' of an enum was renamed to 'closed'"),
     (PLAIN, ("ALTER TABLE s.t REPLICA IDENTITY USING INDEX by_alt", "DELETE FROM s.t WHERE id = 3",
@@ -60,6 +64,12 @@ ALTERED = (
      "ALTER TABLE s.t ATTACH PARTITION s.r FOR VALUES FROM (200) TO (300)"), "attached as partitions"),
     (PARTS, ("TRUNCATE s.t", "INSERT INTO s.t VALUES (1, 'a')", "TRUNCATE s.p"),
      "truncated or rewritten by themselves"),
+    (PARTS, ("TRUNCATE s.t", "INSERT INTO s.t VALUES (1, 'a')", "TRUNCATE s.p, s.q"),
+     "truncated or rewritten by themselves"),
+    (PARTS, ("CREATE TABLE s.r PARTITION OF s.t FOR VALUES FROM (200) TO (300)", "INSERT INTO s.t VALUES (201, 'r')",
+     "TRUNCATE s.r"), "truncated or rewritten by themselves: s.r"),
+    (NARROW, ("TRUNCATE s.t", "ALTER TABLE s.t SET UNLOGGED", "INSERT INTO s.t VALUES (1, 'a')",
+     "ALTER TABLE s.t SET LOGGED"), "were rewritten (SET UNLOGGED"),
     (PARTS, ("DROP TABLE s.q",), "dropped or detached, with their rows: s.q"),
     (PARTS, ("ALTER TABLE s.t DETACH PARTITION s.q",), "dropped or detached"),
     (PARTS, ("TRUNCATE s.q",), "truncated or rewritten by themselves: s.q"),
@@ -92,15 +102,18 @@ def test_alteration_without_a_change_is_named_and_mended(
 UNCHANGED = (
     (PLAIN, ("ALTER TABLE s.t ADD m int", "GRANT SELECT ON s.t TO public", "ALTER TABLE s.t ALTER v SET DEFAULT 'x'",
      "ALTER TABLE s.t ALTER n SET STATISTICS 5", "ALTER TABLE s.t SET (fillfactor = 90)", "CREATE INDEX ON s.t (n)",
-     "ANALYZE s.t", "ALTER TYPE s.state ADD VALUE 'ajar'", "ALTER TABLE s.t REPLICA IDENTITY FULL",
+     "ANALYZE s.t", "ALTER TYPE s.state ADD VALUE 'ajar'", "ALTER TYPE s.state RENAME TO phase",
+     "ALTER TABLE s.t REPLICA IDENTITY FULL",
      "ALTER TABLE s.t ADD CHECK (id > 0)", "ALTER TABLE s.t ALTER v TYPE text")),
     (PLAIN, ("DELETE FROM s.t WHERE id = 3", "TRUNCATE s.t")),
+    (PLAIN, ("DELETE FROM s.t WHERE id = 3", "ALTER TABLE s.t ADD x int", "UPDATE s.t SET x = 3 WHERE id = 4")),
     (PLAIN, ("ALTER TABLE s.t DROP CONSTRAINT t_pkey", "ALTER TABLE s.t ADD PRIMARY KEY (id, alt)",
      "DELETE FROM s.t WHERE id = 3", "UPDATE s.t SET id = 20 WHERE id = 4", "UPDATE s.t SET alt = 21 WHERE id = 5")),
     ((*PLAIN, "ALTER TABLE s.t ADD large text"), ("CLUSTER s.t USING t_pkey", "ALTER TABLE s.t RENAME n TO m",
      "ALTER TABLE s.t RENAME m TO n")),
     (PARTS, ("CREATE TABLE s.r PARTITION OF s.t FOR VALUES FROM (200) TO (300)", "INSERT INTO s.t VALUES (201, 'r')")),
-    (PARTS, ("TRUNCATE s.t",)),
+    (PARTS, ("TRUNCATE s.t", "GRANT SELECT ON s.p TO public")),
+    (NARROW, ("TRUNCATE s.t", "GRANT SELECT ON s.t TO public")),
 )  # fmt: skip
 
 

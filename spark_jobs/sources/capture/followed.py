@@ -45,6 +45,7 @@ def is_other(spec: TableSpec, before: FollowedTable, now: FollowedTable, *, keep
         takes_new=spec.schema_evolution.new_column != "ignore",
         keys=key_columns(spec, columns).values(),
         truncated=now.truncates > before.truncates,
+        truncated_by=now.truncated_by,
         keeps=keeps,
     )
     messages = since(before.described, now.described)
@@ -58,8 +59,7 @@ def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
     before = read_followed(run.runtime.storage, run.layout.state)
     if before is None or before.catalog is None or now.catalog is None:
         return False
-    is_same = (before.relation, before.truncates) == (now.relation, now.truncates)
-    return is_same and has_new_files(before.catalog, now.catalog)
+    return before.relation == now.relation and has_new_files(before.catalog, now.catalog)
 
 
 def has_dropped(run: TableRun, now: FollowedTable) -> bool:
@@ -150,7 +150,7 @@ def require_still_followed(run: TableRun, now: FollowedTable) -> None:
     before = read_followed(run.runtime.storage, run.layout.state) or replace(now, log="")
     if before.unloaded:
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
-    if why := is_other(run.spec, before, replace(now, truncates=before.truncates + 1)):
+    if why := is_other(run.spec, before, replace(now, truncates=before.truncates + 1, truncated_by="")):
         raise _refused(run, before, now, why)
     if before.kept:
         raise undeletable(run, before.kept, "their rows stay in the table")
@@ -189,10 +189,13 @@ def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable
         FatalError: as `require_followed`.
     """
     keeps = _allows_drops(run)
+    # What the log has described since the last run is compared with the table as it was then (`require_followed`).
+    before = replace(before, described=after.described)
     if not is_other(run.spec, before, after, keeps=keeps):
         # Of partitions that were dropped while the log was read, changes may be behind the end of what was read.
         return before if of_dropped_partitions(run.spec) == "delete" and _is_dropping(before, after) else after
-    if why := is_other(run.spec, before, replace(after, truncates=before.truncates + 1), keeps=keeps):
+    unread = replace(after, truncates=before.truncates + 1, truncated_by="")
+    if why := is_other(run.spec, before, unread, keeps=keeps):
         raise _refused(run, before, after, why)
     return before
 

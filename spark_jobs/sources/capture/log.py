@@ -229,8 +229,9 @@ class _Source:
     def at(self, known: LogPosition, now: FollowedTable) -> FollowedTable:
         """The same in the log that was read."""
         relations = {now.number, *(map(int, now.catalog.parts) if now.catalog else ())}
-        truncates = known.truncates.get(self.run.spec.name_in_source, 0)
-        return replace(now, log=known.log, truncates=truncates, described=known.described.of(relations))
+        name, described = self.run.spec.name_in_source, known.described.of(relations)
+        truncates, by = known.truncates.get(name, 0), known.truncated_by.get(name, "")
+        return replace(now, log=known.log, truncates=truncates, truncated_by=by, described=described)
 
     @contextmanager
     def claim(self) -> Iterator[Claim]:
@@ -423,12 +424,18 @@ class _Capture:
             if table_name_fault(table):  # it can have no row
                 self.unnamed.add(table)
                 continue
-            if truncates := sum(map(is_truncate, (one.value for one in records))):
-                known = self.known.truncates
-                self.known = replace(self.known, truncates={**known, table: known.get(table, 0) + truncates})
+            if truncates := [by for one in records if (by := truncate_of(one.value)) is not None]:
+                self._note_truncates(table, truncates)
             self._write_table(table, records, number)
             self.changes += len(records)
         self.known = replace(self.known, last=number)
+
+    def _note_truncates(self, table: str, transactions: Sequence[str]) -> None:
+        count = self.known.truncates.get(table, 0) + len(transactions)
+        self.known = replace(
+            self.known, truncates={**self.known.truncates, table: count},
+            truncated_by={**self.known.truncated_by, table: transactions[-1]},
+        )  # fmt: skip
 
     def _write_table(self, table: str, records: Sequence[Record], number: int) -> None:
         topic, storage = records[0].topic, self.run.runtime.storage
@@ -497,10 +504,13 @@ def unproven(value: bytes | None) -> bytes | None:
     return schema + mark + payload.replace(REPLACED, NO_UTF8)
 
 
-def is_truncate(value: bytes | None) -> bool:
-    """Whether an event of a table is its `TRUNCATE`; the operation stands behind the source."""
+def truncate_of(value: bytes | None) -> str | None:
+    """The transaction of a table's `TRUNCATE`; the operation stands behind the source. None: the event is none."""
     at = (value or b"").rfind(_SOURCE)
-    return value is not None and at >= 0 and _TRUNCATE in _of_source(value, at)[1]
+    if value is None or at < 0:
+        return None
+    source, rest = _of_source(value, at)
+    return str(source.get("txId") or "") if _TRUNCATE in rest else None
 
 
 def _of_source(value: bytes, at: int) -> tuple[dict[str, Any], str]:

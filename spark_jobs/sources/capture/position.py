@@ -70,7 +70,7 @@ class LogPosition:
         offsets: behind the last events whose files are written.
         mark: the newest that was read; None: none was.
         last: number in the names of the newest files; later ones have greater numbers.
-        truncates: how often the log brought a `TRUNCATE`, by table.
+        truncates: how often the log brought a `TRUNCATE`, by table; `truncated_by`: the transaction of the last.
         versions: digest of what the catalog said of all that is published when the log was read last; empty: not known.
         described: how the log has described its tables until then.
         stopped: tables of which the engine can't read a change, to what it says; their changes are left out until they
@@ -87,6 +87,7 @@ class LogPosition:
     mark: Mark | None = None
     last: int = 0
     truncates: Mapping[str, int] = field(default_factory=dict)
+    truncated_by: Mapping[str, str] = field(default_factory=dict)
     versions: str = ""
     described: Descriptions = field(default_factory=Descriptions)
     stopped: Mapping[str, str] = field(default_factory=dict)
@@ -112,7 +113,7 @@ class FollowedTable:
         log: `LogPosition.log`.
         relation: `PublishedTable.relation`; empty: the source gives none.
         catalog: what the source's catalog said of it; None: not known.
-        truncates: how often the log had brought a `TRUNCATE` of it.
+        truncates, truncated_by: see `LogPosition`; of it.
         described: how the log had described it and its partitions; see `Descriptions.messages`.
         unloaded: why rows from before the newest load are wrong, until that has ended; empty: they are not.
         kept: partitions that the source has dropped since, and whose rows stay.
@@ -122,6 +123,7 @@ class FollowedTable:
     relation: str = ""
     catalog: TableCatalog | None = None
     truncates: int = 0
+    truncated_by: str = ""
     described: tuple[RelationMessage, ...] = ()
     unloaded: str = ""
     kept: tuple[str, ...] = ()

@@ -58,7 +58,7 @@ class RelationMessage:
 
     def is_other(self, now: RelationMessage) -> bool:
         """Whether changes from before mean something else than those that come now."""
-        is_named = self.name == now.name and set(now.columns) <= set(self.columns)
+        is_named = (self.name, self.columns) == (now.name, now.columns)
         return not is_named or (self.identity != FULL and (self.identity, self.keys) != (now.identity, now.keys))
 
 
