@@ -42,8 +42,8 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import (
     has_all_changes,
     has_foreign_changes,
+    require_loaded_tables,
     require_newest_of_shard,
-    require_replica,
 )
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -161,7 +161,7 @@ def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
         raise _refused(CHANGES_CODE, run, what, refreshed(spec, f"`gddl reload --from-files --table {spec.table}`"))
     if state.adopted or state.baseline is not None:
         raise _refused(LOAD_CODE, run, "it was adopted: no full load of it is known", "leave it out, by --table")
-    require_replica(run.context(), state)
+    require_loaded_tables(run.context(), state)
 
 
 def _refused(code: str, run: TableRun, what: str, remedy: str) -> FatalError:

@@ -11,7 +11,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
 from spark_jobs.batch.erasable import KEY_CODE, require_erasable
-from spark_jobs.batch.own_tables import require_replica
+from spark_jobs.batch.own_tables import require_loaded_tables
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import of_key
@@ -56,7 +56,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     unfinished = ledger.plan() is not None
     context = run.context()
     context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
-    require_replica(context, ledger.state)
+    require_loaded_tables(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
     wanted = WantedKey.of(run.spec, table_schema, asked.key, code)
     details = _details(run, context, table_schema, wanted, ledger)

@@ -13,11 +13,13 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.actions.reload_run import reload_table
+from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.pending import PendingWork, without_held
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import finished, process_pending
+from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.waiting_files import Discovery
 
@@ -42,9 +44,11 @@ def with_files_of(run: TableRun, ledger: Ledger, landed: LandingRange) -> Discov
     """What waits, as for any run, and the change files of the time that the ledger knows, as they are now.
 
     Raises:
-        FatalError: `RANGE_EMPTY`.
+        FatalError: as `require_undamaged` and `require_same_identity`; `RANGE_EMPTY`.
         RetriableError: `FILES_CHANGED`: files may still be written.
     """
+    require_undamaged(run)
+    require_same_identity(run.spec, ledger.state)
     known, unread = ledger.all_entries(), Ledger(run.runtime.storage, join(run.layout.state, "again"), set())
     there, found = run.discover(unread, wait="idle"), run.discover(ledger, wait="idle")
     if young := sorted({*there.unsettled, *found.unsettled}):

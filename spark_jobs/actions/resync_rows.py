@@ -28,7 +28,7 @@ from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
 from spark_jobs.actions.source_rows import Conditions, RowRate, SourceRows, greater_key, log_position
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.batch import notices
-from spark_jobs.batch.own_tables import require_replica
+from spark_jobs.batch.own_tables import require_loaded_tables
 from spark_jobs.batch.resynced_files import ResyncedFiles, key_value
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -201,7 +201,7 @@ class _Resync:
         notices.require_finished(run.title, ledger, run.layout.state, then="resync")
         require_same_identity(run.spec, ledger.state)
         context = run.context()
-        require_replica(context, ledger.state)
+        require_loaded_tables(context, ledger.state)
         schema = _of_source(context.stored_schema(ledger.state))
         source = SourceRows.of(run, run.spec.initial_load or InitialLoad())
         with opened(source.url, *source.table.split(".", 1)) as source_table:

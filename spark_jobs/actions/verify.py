@@ -15,7 +15,7 @@ from spark_jobs.actions.verify_against import verify_against
 from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
 from spark_jobs.batch import notices
 from spark_jobs.batch.damaged_tables import require_undamaged
-from spark_jobs.batch.own_tables import foreign_commits, require_replica, warnings_of
+from spark_jobs.batch.own_tables import foreign_commits, require_loaded_tables, warnings_of
 from spark_jobs.batch.pending import has_tables
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -124,8 +124,8 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     notices.require_finished(run.title, ledger, run.layout.state, then="verify")
     require_same_identity(run.spec, ledger.state)
     context = run.context()
+    require_loaded_tables(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
-    require_replica(context, ledger.state)
     totals.warn(warnings_of(foreign_commits(run.spec, context.storage, context.layout, ledger)))
     verdict = context.engine.contents(context).verify(table_schema, ledger.state.swept, _asked(run).limit)
     if run.shard or not table_schema.keys:
@@ -197,7 +197,7 @@ def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | 
     if not run.spec.keys:
         return None
     context = run.context()
-    require_replica(context, ledger.state)
+    require_loaded_tables(context, ledger.state)
     schema = context.stored_schema(ledger.state)
     with opened(url, *run.spec.name_in_source.split(".", 1)) as table:
         return verify_windows(context, schema, ledger.state, table, _asked(run), now)

@@ -161,14 +161,16 @@ def _newest_plan(ledger: Ledger) -> int:
     return max((version_of(plan) for plan in plans if plan is not None), default=-1)
 
 
-def require_replica(context: TableContext, state: TableState) -> None:
-    """Refuse a ledger of a loaded table whose replica is missing, also one that knows no versions yet.
+def require_loaded_tables(context: TableContext, state: TableState) -> None:
+    """Refuse a ledger of a loaded table whose replica or change table is missing, also one that knows no versions yet.
 
     Raises:
         FatalError: `TABLES_MISSING`.
     """
-    if state.keys is not None and not context.engine.tables.exists(context.layout.replica):
-        raise _missing_table(context.spec, "replica", context.layout.replica)
+    for name in ("changes", "replica"):
+        path = getattr(context.layout, name)
+        if state.keys is not None and not context.engine.tables.exists(path):
+            raise _missing_table(context.spec, name, path)
 
 
 def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
@@ -208,7 +210,7 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
     """
     state = ledger.state
     commits = foreign_commits(context.spec, context.storage, context.layout, ledger, context.engine)
-    require_replica(context, state)
+    require_loaded_tables(context, state)
     if context.spec.shard:
         require_newest_of_shard(context, ledger)
     for name in dict.fromkeys(commit.table for commit in commits if commit not in state.foreign):

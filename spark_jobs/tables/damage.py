@@ -26,7 +26,8 @@ from spark_jobs.tables.replayed_log import (
 )
 
 _OPENED = 1000
-"""Files of a table whose footers are read after a failure that nothing else explains."""
+_READ = 2**30
+"""Files of a table, and their bytes, that are read after a failure that nothing else explains, and by a reload."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ def damage_of(storage: Storage, path: str, *, opens: bool = False) -> Damage | N
     A checkpoint that can't be read, and that the log's commits replace, is removed.
 
     Args:
-        opens: read the footers of files, too.
+        opens: read files, too, up to `_OPENED` and `_READ`.
     """
     try:
         log = replayed(storage, path)
@@ -72,7 +73,7 @@ def damage_of(storage: Storage, path: str, *, opens: bool = False) -> Damage | N
 
 def _faults(storage: Storage, table: str, log: ReplayedLog, *, opens: bool) -> Iterator[tuple[str, str]]:
     """Damaged files: path in the log, and what is wrong."""
-    sizes = {item.path: item.size for item in storage.list(table)}
+    sizes, read = {item.path: item.size for item in storage.list(table)}, 0
     for number, (name, add) in enumerate(log.files.items()):
         if is_elsewhere(add["path"]):
             continue
@@ -83,7 +84,7 @@ def _faults(storage: Storage, table: str, log: ReplayedLog, *, opens: bool) -> I
             yield name, f"{path} has {sizes[path]} bytes, and {add['size']} by the table's log"
         elif vector is not None and vector.startswith(table) and vector not in sizes:
             yield name, f"{vector}, the rows of {name} that are deleted, is gone"
-        elif opens and number < _OPENED and (fault := _fault_of_footer(storage, path)):
+        elif opens and number < _OPENED and (read := read + sizes[path]) <= _READ and (fault := _fault(storage, path)):
             yield name, f"{path} can't be read: {fault}"
 
 
@@ -92,11 +93,14 @@ def _vector_of(table: str, add: Add) -> str | None:
     return None if vector is None or vector["storageType"] == "i" else path_of(table, vector)
 
 
-def _fault_of_footer(storage: Storage, path: str) -> str:
+def _fault(storage: Storage, path: str) -> str:
+    """Why a file can't be read; empty: it can. A store that doesn't answer raises an error of ours."""
     try:
         with storage.open_input(path) as stream:
-            pq.read_metadata(stream)
-    except (pa.ArrowException, ValueError, EOFError) as error:
+            file = pq.ParquetFile(stream)
+            for group in range(file.num_row_groups):
+                file.read_row_group(group)
+    except (pa.ArrowException, ValueError, EOFError, OSError) as error:
         return str(error).partition("\n")[0]
     return ""
 

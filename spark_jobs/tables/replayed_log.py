@@ -110,7 +110,7 @@ class ReplayedLog:
             ValueError: not JSON, or no actions.
         """
         log = _Replay(self)
-        log.take(map(json.loads, commit.splitlines()))
+        log.take(_actions(commit))
         return replace(log.result(self.version + 1), digest=digest_of(commit))
 
     def to_json(self) -> dict[str, Any] | None:
@@ -290,6 +290,16 @@ def _damaged(error: Exception) -> DamagedLogError:
     return DamagedLogError(f"its log can't be read: {type(error).__name__}: {str(error).partition(chr(10))[0]:.200}")
 
 
+def _actions(commit: bytes) -> Iterator[dict[str, Any]]:
+    """
+    Raises:
+        ValueError: not JSON, or no actions: a full disk leaves an empty file, and Delta takes it for a commit.
+    """
+    if not (lines := commit.splitlines()):
+        raise ValueError("it is empty")
+    return map(json.loads, lines)
+
+
 def _replayed(storage: Storage, table: str, version: int | None) -> ReplayedLog | None:
     """By the newest checkpoint; where that can't be read, by an earlier one and all commits since."""
     folder = join(table, "_delta_log")
@@ -348,7 +358,7 @@ def _replayed_from(
             raise ValueError(f"commit {expected} is missing")
         commit = storage.read(join(folder, f"{number:020d}.json"))
         try:
-            log.take(map(json.loads, commit.splitlines()))
+            log.take(_actions(commit))
         except _UNREADABLE as error:
             raise ValueError(f"commit {number:020d}.json can't be read: {error}") from error
     ended = log.result(expected)

@@ -52,12 +52,31 @@ def _checkpoints(table: Path) -> list[Path]:
     return sorted((table / "_delta_log").glob("*.checkpoint*.parquet"))
 
 
+def _data_files_zeroed(table: Path) -> None:
+    """As a machine leaves them that loses power: of their sizes."""
+    for file in _data_files(table):
+        file.write_bytes(bytes(file.stat().st_size))
+
+
+def _pages_replaced(table: Path) -> None:
+    """The footers are as they were."""
+    for file in _data_files(table):
+        content = bytearray(file.read_bytes())
+        for at in range(4, len(content) // 3):
+            content[at] ^= 0xFF
+        file.write_bytes(content)
+
+
 def _commit_gone(table: Path) -> None:
     _commits(table)[-2].unlink()
 
 
 def _commit_cut(table: Path) -> None:
     _cut(_commits(table)[-2])
+
+
+def _newest_commit_empty(table: Path) -> None:
+    _commits(table)[-1].write_bytes(b"")
 
 
 def _checkpoint_cut(table: Path) -> None:
@@ -89,8 +108,11 @@ DAMAGES: dict[str, Damaging] = {
     "data_file_of_another_table": _data_file_of_another_table,
     "commit_gone": _commit_gone,
     "commit_cut": _commit_cut,
+    "newest_commit_empty": _newest_commit_empty,
     "checkpoint_cut": _checkpoint_cut,
     "checkpoint_gone": _checkpoint_gone,
     "checkpoint_cut_without_commits": _checkpoint_cut_without_commits,
     "vector_gone": _vector_gone,
 }
+UNSEEN: dict[str, Damaging] = {"data_files_zeroed": _data_files_zeroed, "pages_replaced": _pages_replaced}
+"""Damage that a listing doesn't show: what reads the files finds it."""

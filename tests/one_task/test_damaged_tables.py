@@ -18,7 +18,7 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.tables import delta_log
 from tests.conftest import LocalPort
 from tests.harness.asked import options_of
-from tests.harness.damages import DAMAGES, TABLES
+from tests.harness.damages import DAMAGES, TABLES, UNSEEN
 from tests.harness.lake import TIER, Lake, read, spec_of
 
 SPEC = spec_of(history=True)
@@ -152,6 +152,24 @@ def test_damage_is_harmless_or_named_with_its_repair(
     lake.done(SPEC, OPTIONS["run"])
     assert contents(lake) == right
     assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("command", ["run", "reload", "replay"])
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("kind", UNSEEN)
+def test_damage_within_files_is_named_with_its_repair(
+    kind: str, table: str, command: str, whole: Whole, right: Mapping[str, list[Any]]
+) -> None:
+    """Also by what reads the files second: a batch that has begun, or the repair itself."""
+    lake = whole.lake()
+    UNSEEN[kind](Path(getattr(lake.layout(SPEC), table)))
+    for one in (command, "run"):
+        found = lake.result(SPEC, OPTIONS[one])
+        if found.error is not None:
+            assert found.error.code == "TABLE_DAMAGED", found.error
+            remedied(lake, found)
+    lake.done(SPEC, OPTIONS["run"])
+    assert contents(lake) == right
 
 
 def _newest_commit(state: Path) -> Path:

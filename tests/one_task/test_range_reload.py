@@ -13,6 +13,7 @@ import pytest
 from airflow_gddl.contract.actions import Erase, Reload, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.harness.asked import options_of, planned
+from tests.harness.damages import DAMAGES
 from tests.harness.lake import Lake, spec_of
 from tests.spark.children import killed_child
 
@@ -118,6 +119,30 @@ def test_a_time_without_files_or_with_a_full_load_alone(tmp_path: Path) -> None:
         error = lake.result(SPEC, option(first, first)).error
         assert error is not None
         assert error.code == "RANGE_EMPTY"
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"), [({"keys": ("v",)}, "KEYS_CHANGED"), ({"sequence_by": ("v",)}, "SEQUENCE_CHANGED")]
+)
+def test_a_row_that_needs_a_rebuild_is_refused_as_by_any_run(fields: dict[str, Any], code: str, tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    before = lake.rows(lake.layout(SPEC).changes)
+    for options in (option(1, 4), planned(option(1, 4))):
+        error = lake.result(replace(SPEC, **fields), options).error
+        assert error is not None
+        assert error.code == code, error
+    assert lake.rows(lake.layout(SPEC).changes) == before
+
+
+def test_a_damaged_table_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    day(lake, 3, [("U", 1, "TWO")])
+    before = lake.rows(lake.layout(SPEC).changes)
+    DAMAGES["data_file_gone"](Path(lake.layout(SPEC).replica))
+    error = lake.result(SPEC, option(3, 3)).error
+    assert error is not None
+    assert error.code == "TABLE_DAMAGED", error
+    assert lake.rows(lake.layout(SPEC).changes) == before
 
 
 def test_a_started_batch_is_finished_first(tmp_path: Path) -> None:

@@ -88,7 +88,10 @@ def test_foreign_commit_without_data_change_is_ignored(table: LakeTable) -> None
 @pytest.mark.parametrize("name", ["replica", "history", "changes", "tombstones"])
 def test_missing_table_folder_is_reported_and_restored_by_a_refresh(table: LakeTable, name: str) -> None:
     shutil.rmtree(getattr(table.layout, name))
-    assert table.refused(PERSON).code == "TABLES_MISSING"
+    for options in (PERSON, JobOptions(action=Verify())):
+        error = table.refused(options)
+        assert error.code == "TABLES_MISSING"
+        assert "gddl rebuild --table" in error.message
     change(table, 3, ("I", 4, "c"))
     failed = table.refused()
     assert failed.code == "TABLES_MISSING"

@@ -25,7 +25,7 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.postgresql_log import key_columns, quoted_name
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.sql_types import SqlType
-from spark_jobs.batch.own_tables import require_replica
+from spark_jobs.batch.own_tables import require_loaded_tables
 from spark_jobs.batch.resynced_files import ResyncedFiles, key_value
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -125,7 +125,7 @@ class PartitionDeletes:
         if state.keys is None:  # nothing was ever loaded
             return counts
         context = run.context()
-        require_replica(context, state)
+        require_loaded_tables(context, state)
         schema, files = context.stored_schema(state), ResyncedFiles.of(run, state)
         place = self._place(state)
         with opened(self.url, *run.spec.name_in_source.split(".", 1)) as table:
