@@ -356,7 +356,7 @@ def _repairable(run: TableRun, ledger: Ledger) -> dict[str, Damage]:
         FatalError: `TABLE_DAMAGED`: a resync, which compares with what is there. As
             `require_landed`.
     """
-    found = damages(run.runtime.storage, run.layout)
+    found = damages(run)
     if not found:
         return {}
     pending = ledger.plan()
