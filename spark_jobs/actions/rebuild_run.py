@@ -57,7 +57,7 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         require_undamaged(run)
         return _rebuild_shards(run, outcome)
     with run.claim() as claim:
-        found = damages(run.runtime.storage, run.layout)
+        found = damages(run)
         if of_files(found) and (fault := damaged(run.spec, found)):
             raise fault
         found = mend_logs(run, found)

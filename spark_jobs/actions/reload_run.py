@@ -356,7 +356,7 @@ def _repairable(run: TableRun, ledger: Ledger) -> dict[str, Damage]:
         FatalError: `TABLE_DAMAGED`: a resync, which compares with what is there. As
             `require_landed`.
     """
-    found = damages(run.runtime.storage, run.layout, opens=True)
+    found = damages(run, opens=True)
     if not found:
         return {}
     pending = ledger.plan()

@@ -71,7 +71,7 @@ def commit_of(table: TableSession, merged: MergedBatch) -> BatchCommit:
         after,
         rows=max(0, before.rows + grown),
         tombstones_purged_at=merged.purged_at or after.tombstones_purged_at,
-        delta_versions=versions_of(table.engine, table.layout),
+        delta_versions=versions_of(table.engine, table.layout, before),
         foreign=table.foreign,
         foreign_changes=after.foreign_changes or has_of_changes(table.foreign),
         held=swept.held or (None if swept.done else after.held),

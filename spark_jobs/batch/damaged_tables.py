@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import datetime
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.table_run import TableRun
@@ -19,10 +18,29 @@ _OF_FILES = ("changes", "errors")
 """Tables that nothing in the lake can make again: landed files do."""
 
 
-def damages(storage: Storage, layout: Layout, *, opens: bool = False) -> dict[str, Damage]:
-    """What is wrong with the tables, by their names; see `damage_of`."""
-    found = {name: damage_of(storage, getattr(layout, name), opens=opens) for name in TABLES}
+def damages(run: TableRun, *, opens: bool = False) -> dict[str, Damage]:
+    """What is wrong with the tables, by their names; see `damage_of`.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`.
+    """
+    states = [ledger.state for ledger in run.shard_ledgers() or (run.ledger(),)]
+    found = {}
+    for name in TABLES:
+        known = max((state.delta_versions.get(name, -1) for state in states), default=-1)
+        found[name] = damage_of(run.runtime.storage, getattr(run.layout, name), known=known, opens=opens)
     return {name: damage for name, damage in found.items() if damage is not None}
+
+
+def require_known_version(spec: TableSpec, storage: Storage, name: str, path: str, known: int) -> None:
+    """Refuse a table whose log ends before a version that the ledger knows.
+
+    Raises:
+        FatalError: `TABLE_DAMAGED`.
+    """
+    damage = damage_of(storage, path, known=known)
+    if damage is not None and (fault := damaged(spec, {name: damage})):
+        raise fault
 
 
 def of_files(found: dict[str, Damage]) -> dict[str, Damage]:
@@ -36,13 +54,13 @@ def require_undamaged(run: TableRun) -> None:
     Raises:
         FatalError: `TABLE_DAMAGED`.
     """
-    if fault := damaged(run.spec, damages(run.runtime.storage, run.layout)):
+    if fault := damaged(run.spec, damages(run)):
         raise fault
 
 
 def explained(run: TableRun) -> FatalError | None:
     """The damage that explains a failure which nothing else does; None: there is none."""
-    return damaged(run.spec, damages(run.runtime.storage, run.layout, opens=True))
+    return damaged(run.spec, damages(run, opens=True))
 
 
 def mend_logs(run: TableRun, found: dict[str, Damage]) -> dict[str, Damage]:

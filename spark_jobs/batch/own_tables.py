@@ -12,6 +12,7 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import titled
 from airflow_gddl.stores import Storage
+from spark_jobs.batch.damaged_tables import require_known_version
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.baseline import BASELINE
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState
@@ -21,7 +22,7 @@ from spark_jobs.tables.engine import Engine, TableContext
 from spark_jobs.tables.replayed_log import ReplayedLog
 
 REPLACED = "REPLACED"
-"""In place of an operation: the log lacks the commits since, as an older copy's does."""
+"""In place of an operation, where the log does not reach back to the version that the ledger knows."""
 
 
 _KEPT = 20
@@ -33,9 +34,18 @@ _SAMPLE = 5
 _TABLES = ("changes", "replica", "history", "tombstones")
 
 
-def versions_of(engine: Engine, layout: Layout) -> dict[str, int]:
-    """What `TableState.delta_versions` holds after a batch."""
+def versions_of(engine: Engine, layout: Layout, before: TableState | None = None) -> dict[str, int]:
+    """What `TableState.delta_versions` holds after a batch.
+
+    Args:
+        before: before a batch, which may not have read the log of the quarantine; None: all tables were made again.
+    """
+    errors = engine.tables.known_log(layout.errors)
     versions = {name: engine.tables.version(getattr(layout, name)) for name in _TABLES}
+    if before is None:
+        versions["errors"] = engine.tables.version(layout.errors)
+    else:
+        versions["errors"] = before.delta_versions.get("errors") if errors is None else errors.version
     return {name: version for name, version in versions.items() if version is not None}
 
 
@@ -72,16 +82,17 @@ def recall(context: TableContext, ledger: Ledger) -> None:
 
 def foreign_commits(
     spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger, engine: Engine | None = None,
-    names: Collection[str] = _TABLES,
+    names: Collection[str] = (*_TABLES, "errors"),
 ) -> tuple[ForeignCommit, ...]:  # fmt: skip
     """Commits of others that changed data: those that the ledger knows, and new ones.
 
     Args:
         engine: that goes on to work with the logs as they are read here.
-        names: of the tables whose logs are read for new ones.
+        names: of the tables whose logs are read for new ones; of the quarantine, in which anybody may delete rows, it
+            only has to have the version that the ledger knows.
 
     Raises:
-        FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`.
+        FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`; as `require_known_version`.
     """
     state, log = ledger.state, DeltaCommits(storage)
     foreign, known = list(state.foreign), _newest_plan(ledger)
@@ -90,9 +101,14 @@ def foreign_commits(
             continue
         path = getattr(layout, name)
         commits = log.since(path, version) if engine is None else engine.tables.commits_since(path, version)
+        if name == "errors":
+            if commits is None:
+                require_known_version(spec, storage, name, path, version)
+            continue
         if commits is None:
             if not log.exists(path):
                 raise _missing_table(spec, name, path)
+            require_known_version(spec, storage, name, path, version)
             now = log.version(path)
             foreign += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
             continue

@@ -445,7 +445,10 @@ def _numbers_in(folder: str, names: Iterable[str]) -> list[int]:
 
 
 def _damaged(path: str, what: str) -> FatalError:
-    remedy = "see that no run holds the table, then delete this file; the next run makes a claim of its own"
+    remedy = (
+        f"stop the table's runs, then delete {path}: a claim says which run works on the table, and nothing of its "
+        "data, so that nothing is lost; the next run makes one of its own"
+    )
     return FatalError("CLAIM_DAMAGED", what, where=path, remedy=remedy)
 
 

@@ -318,8 +318,8 @@ class TableState:
         cursor: name below the landing folder of the newest change file seen; null before any.
         oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); None: none has a time.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
-        delta_versions: `changes`, `replica`, `history`, `tombstones` to the Delta version that the last batch left;
-            tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
+        delta_versions: `changes`, `replica`, `history`, `tombstones`, `errors` to the Delta version that the last batch
+            left; tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
         foreign: commits of others that changed data in these tables, until a rebuild.
         foreign_changes: another writer has changed the change table, which a rebuild follows as it is; until a reload
             of all files.

@@ -50,12 +50,13 @@ class Damage:
         return self.what + (f" (and {more} more file{'' if more == 1 else 's'})" if more > 0 else "")
 
 
-def damage_of(storage: Storage, path: str, *, opens: bool = False) -> Damage | None:
+def damage_of(storage: Storage, path: str, *, known: int = -1, opens: bool = False) -> Damage | None:
     """What is wrong with a table; None: nothing that is looked for, or there is no table.
 
     A checkpoint that can't be read, and that the log's commits replace, is removed.
 
     Args:
+        known: a version that the table had.
         opens: read files, too, up to `_OPENED` and `_READ`.
     """
     try:
@@ -66,9 +67,14 @@ def damage_of(storage: Storage, path: str, *, opens: bool = False) -> Damage | N
         return None
     drop_damaged_checkpoints(storage, path)
     faults = dict(_faults(storage, path, log, opens=opens))
-    if not faults:
-        return None
-    return Damage(path=path, what=next(iter(faults.values())), log=log, files=tuple(faults))
+    what = [_behind(path, log.version, known)] if log.version < known else []
+    what += faults.values()
+    return Damage(path=path, what=what[0], log=log, files=tuple(faults)) if what else None
+
+
+def _behind(path: str, version: int, known: int) -> str:
+    what = f"{path}: its log ends with version {version}, and the ledger knows {known}"
+    return f"{what}: the newest files of the log are gone, or an older copy was restored"
 
 
 def _faults(storage: Storage, table: str, log: ReplayedLog, *, opens: bool) -> Iterator[tuple[str, str]]:

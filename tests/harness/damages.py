@@ -71,6 +71,10 @@ def _commit_gone(table: Path) -> None:
     _commits(table)[-2].unlink()
 
 
+def _newest_commit_gone(table: Path) -> None:
+    _commits(table)[-1].unlink()
+
+
 def _commit_cut(table: Path) -> None:
     _cut(_commits(table)[-2])
 
@@ -107,6 +111,7 @@ DAMAGES: dict[str, Damaging] = {
     "data_file_gone": _data_file_gone,
     "data_file_of_another_table": _data_file_of_another_table,
     "commit_gone": _commit_gone,
+    "newest_commit_gone": _newest_commit_gone,
     "commit_cut": _commit_cut,
     "newest_commit_empty": _newest_commit_empty,
     "checkpoint_cut": _checkpoint_cut,

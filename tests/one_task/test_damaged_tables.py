@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -15,6 +16,9 @@ import pytest
 from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.runtime.state.table_runs import TableRecord
+from airflow_gddl.runtime.state.table_status import Knowledge, judge
+from airflow_gddl.topology.table_row import TableRow
 from spark_jobs.tables import delta_log
 from tests.conftest import LocalPort
 from tests.harness.asked import options_of
@@ -48,6 +52,8 @@ _REMEDIES = {
 }
 
 
+ROW = TableRow(table="s.t", source="s", tier="small", priority="normal", freshness=300, grace=300)
+NOW = time.time()
 WITH_VECTORS = ("replica", "history")
 """Tables whose files have vectors here."""
 CASES = [(kind, table) for kind in DAMAGES for table in TABLES if kind != "vector_gone" or table in WITH_VECTORS]
@@ -135,6 +141,15 @@ def remedied(lake: Lake, found: JobResult) -> None:
     lake.done(SPEC, _REMEDIES[command])
 
 
+def assert_status_says(found: JobResult) -> None:
+    """`gddl status` shows the table as failed, with the whole remedy."""
+    status = judge(ROW, Knowledge(record=TableRecord().after(found, NOW)), NOW)
+    assert status.state == "failed"
+    assert found.error is not None
+    assert status.record.error is not None
+    assert status.record.error.endswith(found.error.message.rpartition("Remedy: ")[2])
+
+
 @pytest.mark.parametrize("command", [*_CORE, *(pytest.param(one, marks=pytest.mark.wide) for one in _OTHERS)])
 @pytest.mark.parametrize(("kind", "table"), CASES)
 def test_damage_is_harmless_or_named_with_its_repair(
@@ -146,6 +161,8 @@ def test_damage_is_harmless_or_named_with_its_repair(
     if found.error is not None:
         assert found.error.code == "TABLE_DAMAGED", found.error
         assert Path(getattr(lake.layout(SPEC), table)).name in found.error.message
+        if command == "run":
+            assert_status_says(found)
         remedied(lake, found)
     elif command in _READS_A_PART:
         return
@@ -205,6 +222,19 @@ def test_damaged_ledger_is_named_with_its_repair(
         remedied(lake, found)
     lake.done(SPEC, OPTIONS["run"])
     assert contents(lake) == right
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_scheduled_runs_find_a_log_without_its_newest_commit(table: str, whole: Whole) -> None:
+    """Before they write the next one in its place."""
+    lake = whole.lake()
+    DAMAGES["newest_commit_gone"](Path(getattr(lake.layout(SPEC), table)))
+    before = contents(lake)
+    for _ in range(2):
+        error = lake.result(SPEC).error
+        assert error is not None
+        assert error.code == "TABLE_DAMAGED"
+    assert contents(lake) == before
 
 
 def test_reload_of_a_damaged_change_table_asks_where_landed_files_are_gone(whole: Whole) -> None:

@@ -130,7 +130,9 @@ def test_an_older_copy_of_a_table_is_found(lake: Lake, tmp_path: Path) -> None:
     shutil.rmtree(replica)
     shutil.copytree(tmp_path / "backup", replica)
     lake.change(SPEC, 5, [("I", 10, "ten")])
-    assert "FOREIGN_COMMIT" in [warning.code for warning in lake.done(SPEC).warnings]
+    error = lake.result(SPEC).error
+    assert error is not None
+    assert error.code == "TABLE_DAMAGED"
 
 
 def test_a_table_that_was_made_again_is_found(lake: Lake) -> None:

@@ -13,6 +13,7 @@ from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.conftest import LocalPort
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, read
 from tests.harness.landing import to_table, write
 from tests.harness.sharded import Sharded
@@ -155,7 +156,7 @@ def test_ledger_from_before_a_full_refresh(engine: LocalPort, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["changes", "replica"])
-def test_table_from_an_older_copy_is_reported(engine: LocalPort, tmp_path: Path, name: str) -> None:
+def test_table_from_an_older_copy_is_refused(engine: LocalPort, tmp_path: Path, name: str) -> None:
     lake = Lake(tmp_path)
     loaded(lake, engine, KEYED, 1)
     path = Path(getattr(lake.layout(KEYED), name))
@@ -166,10 +167,12 @@ def test_table_from_an_older_copy_is_reported(engine: LocalPort, tmp_path: Path,
     shutil.copytree(tmp_path / "copy", path)
     land(lake, KEYED, 3)
     for _ in range(2):
-        (warning,) = done(lake, engine, KEYED, JobOptions(full_listing=True)).warnings
-        assert (warning.code, warning.sample[0][: len(name)]) == ("FOREIGN_COMMIT", name)
-        assert warning.sample[0].endswith("REPLACED")
-    assert done(lake, engine, KEYED, REFRESH).warnings == ()
+        error = run(lake, engine, KEYED).error
+        assert error is not None
+        assert error.code == "TABLE_DAMAGED"
+        assert Path(path).name in error.message
+    done(lake, engine, KEYED, options_of("rebuild" if name == "replica" else "reload", full_listing=True))
+    assert done(lake, engine, KEYED).warnings == ()
     assert ids(lake, KEYED) == [1, 2, 3]
 
 
