@@ -66,12 +66,7 @@ def _flat_fields(fields: object) -> Iterator[SpecProblem]:
 def _operation_among_columns(spec: TableSpec) -> Iterator[SpecProblem]:
     """Refuse a column of the source with the name of that of operations, which would be read in its place."""
     operation, columns = spec.options.get("op_column", DmsOptions().op_column), spec.options.get("csv_columns")
-    if (
-        spec.dialect == "dms"
-        and spec.mode != "snapshots"
-        and isinstance(columns, (list, tuple))
-        and operation in columns
-    ):
+    if spec.dialect == "dms" and spec.mode == "changes" and isinstance(columns, (list, tuple)) and operation in columns:
         fault = "the name of the column that holds operations, which comes before these columns and is not among them"
         remedy = "give the source's column another name here, or drop it if it is no column of the source"
         yield SpecProblem("COLUMN_RESERVED", ("options", "csv_columns"), str(operation), fault, remedy)

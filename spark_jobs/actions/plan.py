@@ -10,8 +10,7 @@ from airflow_gddl.contract.actions import Plan
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.sources import reads_of
 from spark_jobs.actions.rebuild_run import reads_changes, require_possible
-from spark_jobs.actions.reload import with_files_of
-from spark_jobs.actions.reload_run import rebuild_batches, reload_batches
+from spark_jobs.actions.reload_run import rebuild_batches, reload_batches, with_files_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_no_other_table
 from spark_jobs.batch.pending import batches_ahead, looked, wants_source_load

@@ -21,10 +21,10 @@ from spark_jobs.actions.reload_check import Replacement, check, require_connecti
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
-from spark_jobs.batch.damaged_tables import damaged, damages, mend_files, mend_logs, of_files
+from spark_jobs.batch.damaged_tables import damaged, damages, mend_files, mend_logs, of_files, require_undamaged
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
-from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment
+from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment, without_held
 from spark_jobs.batch.read import ReadBatch, read
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import TableSession
@@ -37,7 +37,8 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.generations import Recorded, of_times, reconstruct
-from spark_jobs.plan.identity import reselected_columns
+from spark_jobs.plan.identity import require_same_identity, reselected_columns
+from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import (
     BatchCommit,
     BatchPlan,
@@ -666,3 +667,32 @@ def _clean_up(work: _Reload) -> None:
     root = join(work.live.layout.state, "refresh")
     for file in list(work.live.storage.list(root)):
         work.live.storage.delete(file.path)
+
+
+def with_files_of(run: TableRun, ledger: Ledger, landed: LandingRange) -> Discovery:
+    """What waits, as for any run, and the change files of the time that the ledger knows, as they are now.
+
+    Raises:
+        FatalError: as `require_undamaged` and `require_same_identity`; `RANGE_EMPTY`.
+        RetriableError: `FILES_CHANGED`: files may still be written.
+    """
+    require_undamaged(run)
+    require_same_identity(run.spec, ledger.state)
+    known, unread = ledger.all_entries(), Ledger(run.runtime.storage, join(run.layout.state, "again"), set())
+    there, found = run.discover(unread, wait="idle"), run.discover(ledger, wait="idle")
+    if young := sorted({*there.unsettled, *found.unsettled}):
+        what = f"{run.spec.table}: {len(young)} files may still be written, e.g. {young[0]}; the tables are unchanged"
+        raise RetriableError("FILES_CHANGED", what, remedy="run the reload again once they are whole")
+    files = [
+        replace(file, generation=known[file.path].generation, corrects=True) for file in there.waiting
+        if file.kind == "change" and file.path in known
+        and (landed.holds(file.modified) or landed.holds(known[file.path].modified))
+    ]  # fmt: skip
+    if not files:
+        what = f"{run.spec.table}: no change file that was loaded landed {landed}; the tables are unchanged"
+        remedy = "choose another time: that of the files' last modification; a full load is read without a time"
+        raise FatalError("RANGE_EMPTY", what, remedy=remedy)
+    found = found if ledger.plan() is not None else without_held(run, found, ledger.state)
+    paths = {file.path for file in found.waiting}
+    waiting = (*found.waiting, *(file for file in files if file.path not in paths))
+    return replace(found, waiting=tuple(sorted(waiting, key=lambda file: file.generation)))

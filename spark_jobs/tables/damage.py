@@ -103,7 +103,7 @@ def _fault(storage: Storage, path: str) -> str:
     """Why a file can't be read; empty: it can. A store that doesn't answer raises an error of ours."""
     try:
         with storage.open_input(path) as stream:
-            file = pq.ParquetFile(stream)
+            file = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
             for group in range(file.num_row_groups):
                 file.read_row_group(group)
     except (pa.ArrowException, ValueError, EOFError, OSError) as error:

@@ -291,7 +291,8 @@ def _damaged(error: Exception) -> DamagedLogError:
 
 
 def _actions(commit: bytes) -> Iterator[dict[str, Any]]:
-    """
+    """Actions of a commit.
+
     Raises:
         ValueError: not JSON, or no actions: a full disk leaves an empty file, and Delta takes it for a commit.
     """

@@ -20,8 +20,9 @@ from tests.architecture.test_removable import PACKAGES, ROOMS, ROOT, WITH_A_ROOM
 
 ANOTHER_THING = re.compile(
     r"capture_output|spark\.databricks\.delta\.|org\.apache\.kafka\.|airflow\.providers\.|IcebergCompat"
+    r"|value_capture_type"
 )
-"""Names of others that have the word of a room in them: of subprocess, Delta Lake, Kafka Connect and Airflow."""
+"""Names of others that have the word of a room in them: of subprocess, Delta Lake, Kafka, Airflow and Spanner."""
 OPTIONS = {"kafka": ("topic", "bootstrap_servers", "schema_registry", "kafka_connection")}
 """Options of a row that belong to a source and do not have its name."""
 BESIDE = (

@@ -126,7 +126,7 @@ def test_run_json_is_one_object_a_table_and_nothing_else(shop: Shop) -> None:
     for record in answer.records:
         assert list(record)[: len(KEYS)] == KEYS
         assert list(record["main"]) == ["inserted", "updated", "deleted", "rows"]
-        assert list(record["freshness"]) == ["commit_ts", "lag_seconds", "complete_until"]
+        assert list(record["freshness"]) == ["commit_ts", "lag_seconds", "complete_until", "waiting_since"]
 
 
 def test_options_reach_the_job(shop: Shop) -> None:

@@ -162,7 +162,7 @@ def test_a_table_where_there_is_room(shop: Shop) -> None:
         ({"changes": [update("winner", 3, 3, forced=True)]}, "applied regardless of its sequence (force_update)"),
         (
             {"verdict": "different"},
-            "from these changes (different).\nCompare the whole table: gddl verify --table sales.orders",
+            "from these changes (different).\nCompare the whole table: `gddl verify --table sales.orders`",
         ),
         (
             {"verdict": "missing", "batch_unfinished": True},

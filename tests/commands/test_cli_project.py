@@ -105,7 +105,7 @@ def test_an_empty_project_is_made_once_and_its_sample_row_is_sound(gddl: Gddl) -
     assert (again.status, again.out) == (2, "")
     assert again.err == (
         "[PROJECT_EXISTS] metadata/gddl.yaml already exists; nothing was written. Remedy: name another folder, e.g. "
-        "gddl init my-project, or continue with this one: gddl check\n"
+        "`gddl init my-project`, or continue with this one: `gddl check`\n"
     )
     assert contents(Path()) == made
     rows = Path("metadata/tables/shop.yaml")

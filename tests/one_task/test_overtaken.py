@@ -59,7 +59,7 @@ def test_an_overtaken_run_says_so(verb: str, other: str, step: int, tmp_path: Pa
         lake.change(SPEC, 1, [("U", 1, "one")])
         lake.done(SPEC)
         lake.change(SPEC, 2, [("U", 2, "two"), ("D", 3, None)])
-        storage = Pausing(at, lambda lake=lake: lake.done(SPEC, VERBS[other], clock=later))  # type: ignore[misc] # bound
+        storage = Pausing(at, lambda lake=lake: lake.done(SPEC, VERBS[other], clock=later))  # type: ignore[misc] # the lake is bound
         error = lake.result(SPEC, VERBS[verb], storage=storage).error
         said.add(None if error is None else error.code)
         lake.done(SPEC)

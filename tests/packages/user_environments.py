@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "devtools" / "requirements" / "dev.txt"
 _NAMED = re.compile(r"(?:airflow-gddl|(?<![\w/])\.)\[([a-z][a-z0-9,-]*)\]")
 _INSTALLED = re.compile(r"""pip install ((?:'[^'\n]*'|[^`'"\n#;,])+)""")
-_OPTIONS_WITH_VALUE = ("--constraint", "--index-url", "-c")
+_OPTIONS_WITH_VALUE = ("--constraint", "--index-url", "-c", "--target", "--platform", "--python-version")
 
 
 @dataclass(frozen=True, order=True)

@@ -310,12 +310,12 @@ def test_one_name_is_a_list_of_one(tmp_path: Path) -> None:
     keys = {"keys/k.yaml": "keys: {s.c: n}\n"}
     one = row_file(
         "{table: s.a, keys: id, sequence_by: seq, columns: v, cluster_by: id, schedule: {assets: x}}",
-        "{table: s.b, keys: id, depends_on: s.a, options: {csv_columns: Op}}",
+        "{table: s.b, keys: id, depends_on: s.a, options: {csv_columns: c}}",
         "{table: s.c, keys: n}",
     )
     many = row_file(
         "{table: s.a, keys: [id], sequence_by: [seq], columns: [v], cluster_by: [id], schedule: {assets: [x]}}",
-        "{table: s.b, keys: [id], depends_on: [s.a], options: {csv_columns: [Op]}}",
+        "{table: s.b, keys: [id], depends_on: [s.a], options: {csv_columns: [c]}}",
         "{table: s.c, keys: [n]}",
     )
     runner = "runners: {spark_submit: {master: yarn, jars: JARS}}\n"

@@ -14,8 +14,8 @@ import pyarrow.types as pt
 
 _OF_PARTS = ("cassandra", "scylla", "yugabytedb")
 """Connectors whose updates may have the changed columns alone, which their events don't say."""
-_CAPTURES, _OF_ROWS = "value_capture_type", ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
-"""What a change stream of Spanner captures, and of which settings events have whole rows."""
+_VALUES, _OF_ROWS = "value_capture_type", ("NEW_ROW", "NEW_ROW_AND_OLD_VALUES")
+"""Which values a change stream of Spanner has, and of which settings events have whole rows."""
 _SET = frozenset({"value", "set"})
 _CELLS = (_SET, _SET | {"deletion_ts"})
 
@@ -29,14 +29,14 @@ def require_whole(sources: Sequence[Mapping[str, Any]], has_cells: str | None) -
         ValueError: events have parts of rows.
     """
     for source in sources:
-        connector, captures = source.get("connector"), source.get(_CAPTURES)
+        connector, values = source.get("connector"), source.get(_VALUES)
         if connector in _OF_PARTS:
             what = (
                 f"events of {connector} may have the columns alone that a change has written, null in place of others"
             )
             raise ValueError(f"{what}; load the table otherwise, e.g. from exports (mode: snapshots)")
-        if connector == "spanner" and captures not in _OF_ROWS:
-            what = f"{_CAPTURES} of the change stream is {captures}, so that updates have the changed columns alone"
+        if connector == "spanner" and values not in _OF_ROWS:
+            what = f"{_VALUES} of the change stream is {values}, so that updates have the changed columns alone"
             raise ValueError(f"{what}; set it to NEW_ROW, and have the rows written again")
     if has_cells is not None:
         what = (

@@ -24,7 +24,7 @@ class RelationMessage:
         number: greater than those of messages that were read before.
         relation: its number in the catalog; `name`: `schema.name`.
         columns: names; those of generated columns are no part of the log.
-        identity: `pg_class.relreplident`; `keys`: columns that updates and deletes name.
+        identity: `relreplident` of `pg_class`; `keys`: columns that updates and deletes name.
     """
 
     relation: int
