@@ -93,7 +93,12 @@ class _ListedNames:
         return cls({form.lower(): stored for form, stored in forms.items()} | forms, schema)
 
     def stored(self, name: str) -> str:
-        """The table's name of a column; of one that the file lacks the name that it would have."""
+        """The table's name of a column; of one that the file lacks the name that it would have.
+
+        An empty text is a name where the file has a column without one.
+        """
+        if not name:
+            return self._known.get(clean_name(name), "")
         return (
             self._known.get(name)
             or self._known.get(name.lower())
@@ -118,12 +123,15 @@ class _ListedNames:
             taken = next(((size, name) for size, run in runs if (name := self._exact(run)) is not None), None)
             if taken is None:
                 unknown += 1
-                taken = 1, self.stored(parts[at].strip(_AROUND))
+                bare = parts[at].strip(_AROUND)
+                taken = 1, self.stored(bare) if bare else ""
             at += taken[0]
             names.append(taken[1])
         return names, unknown
 
     def _exact(self, name: str) -> str | None:
+        if not name:
+            return None
         quoted = len(name) > 1 and name[0] == name[-1] == '"'
         bare = name[1:-1] if quoted else name
         known = (self._known.get(form) for form in (name, name.lower(), bare, bare.lower()))
