@@ -23,7 +23,7 @@ _AROUND = '[]" \t\r\n\f\v'
 _BLANKS = " \t\r\n\f\v"
 
 
-def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -> pa.Array:
+def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema, emptied: Sequence[str] = ()) -> pa.Array:
     """Delivered lists, texts or arrays of text, as they are stored, of the same type; a null list is null.
 
     A list is a JSON array of names, or names between commas, in brackets or not, each in quotes or not. A name that has
@@ -31,6 +31,7 @@ def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -
 
     Args:
         columns: of the file, under the names that the row gives them.
+        emptied: columns of the table that each text has, too.
     """
     names = _ListedNames.of(columns, schema)
     if pt.is_list(lists.type) or pt.is_large_list(lists.type):
@@ -38,7 +39,9 @@ def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -
         return pa.array(of_arrays, lists.type)
     encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
     texts = encoded.dictionary.to_pylist()
-    stored_texts = [None if text is None else ",".join(dict.fromkeys(names.of_text(text))) for text in texts]
+    stored_texts = [
+        None if text is None else ",".join(dict.fromkeys((*names.of_text(text), *emptied))) for text in texts
+    ]
     return pa.array(stored_texts, pa.string()).take(encoded.indices).cast(lists.type)
 
 
