@@ -23,7 +23,7 @@ _AROUND = '[]" \t\r\n\f\v'
 _BLANKS = " \t\r\n\f\v"
 
 
-def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -> pa.Array:
+def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema, emptied: Sequence[str] = ()) -> pa.Array:
     """Delivered lists, texts or arrays of text, as they are stored, of the same type; a null list is null.
 
     A list is a JSON array of names, or names between commas, in brackets or not, each in quotes or not. A name that has
@@ -31,6 +31,7 @@ def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -
 
     Args:
         columns: of the file, under the names that the row gives them.
+        emptied: columns of the table that each text has, too.
     """
     names = _ListedNames.of(columns, schema)
     if pt.is_list(lists.type) or pt.is_large_list(lists.type):
@@ -38,7 +39,9 @@ def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -
         return pa.array(of_arrays, lists.type)
     encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
     texts = encoded.dictionary.to_pylist()
-    stored_texts = [None if text is None else ",".join(dict.fromkeys(names.of_text(text))) for text in texts]
+    stored_texts = [
+        None if text is None else ",".join(dict.fromkeys((*names.of_text(text), *emptied))) for text in texts
+    ]
     return pa.array(stored_texts, pa.string()).take(encoded.indices).cast(lists.type)
 
 
@@ -93,7 +96,12 @@ class _ListedNames:
         return cls({form.lower(): stored for form, stored in forms.items()} | forms, schema)
 
     def stored(self, name: str) -> str:
-        """The table's name of a column; of one that the file lacks the name that it would have."""
+        """The table's name of a column; of one that the file lacks the name that it would have.
+
+        An empty text is a name where the file has a column without one.
+        """
+        if not name:
+            return self._known.get(clean_name(name), "")
         return (
             self._known.get(name)
             or self._known.get(name.lower())
@@ -118,12 +126,15 @@ class _ListedNames:
             taken = next(((size, name) for size, run in runs if (name := self._exact(run)) is not None), None)
             if taken is None:
                 unknown += 1
-                taken = 1, self.stored(parts[at].strip(_AROUND))
+                bare = parts[at].strip(_AROUND)
+                taken = 1, self.stored(bare) if bare else ""
             at += taken[0]
             names.append(taken[1])
         return names, unknown
 
     def _exact(self, name: str) -> str | None:
+        if not name:
+            return None
         quoted = len(name) > 1 and name[0] == name[-1] == '"'
         bare = name[1:-1] if quoted else name
         known = (self._known.get(form) for form in (name, name.lower(), bare, bare.lower()))

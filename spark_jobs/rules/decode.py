@@ -369,10 +369,16 @@ class _Decoder:
         )
 
     def _with_stored_lists(self, values: Sequence[pa.Array]) -> list[pa.Array]:
-        """The table's columns with lists of columns as they are stored."""
-        listing = self.table_schema.spelled(self.table_schema.spec.columns_to_update)
+        """The table's columns with lists of columns as they are stored.
+
+        A list of the dialect's is of the values of its file: columns that the file lacks are carried as its plan says.
+        """
+        named = self.table_schema.spec.columns_to_update
+        listing = self.table_schema.spelled(named)
+        empties = self.how.plan.actions if named == self.how.dialect.carried else ()
+        emptied = [action.target.name for action in empties if action.how == "missing_null"]
         return [
-            stored_lists(v, self.how.names, self.table_schema) if column.name == listing else v
+            stored_lists(v, self.how.names, self.table_schema, emptied) if column.name == listing else v
             for column, v in zip(self.table_schema.data, values, strict=True)
         ]
 

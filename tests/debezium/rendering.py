@@ -42,6 +42,7 @@ WITHOUT = {
     "r10_rebuild_other_sequence": "`sequence_by`, which the rendering takes away",
     "r10_refresh_with_a_technical_column": "a column of DMS, which full loads lack",
     "r10_nested_field_in_the_middle": "a full load written again under its old name",
+    "r11_declared_type_gone": "CSV, which Debezium does not write",
     "r14_sequence_columns_respelled": "`sequence_by`, which the rendering takes away",
     "r14_tie_break_changed": "files whose names tell no order: names of Debezium's files tell their offset",
     "r14_mask_of_a_rescued_column": "a load that makes the table before its changes come",

@@ -145,12 +145,21 @@ def test_restored_postgresql_is_detected(engine: LocalPort, tmp_path: Path) -> N
 def test_a_change_from_the_future_hides_no_reset(engine: LocalPort, tmp_path: Path) -> None:
     """The next one behind it in the log has the time at the log's end. No moment is between the logs."""
     topic = Topic(engine, tmp_path)
+    old = []
     for lsn, seconds in ((9000, 0), (9100, 10**8), (9200, 5)):
-        topic.land(text(postgresql("c", {"id": lsn, "v": "a"}, lsn, seconds)))
+        old.append(topic.land(text(postgresql("c", {"id": lsn, "v": "a"}, lsn, seconds))))
         topic.run()
     topic.land(text(postgresql("u", {"id": 9000, "v": "b"}, 500, 200)))
     error = topic.refused()
     assert (error.code, "new snapshot" in str(error)) == ("SOURCE_LOG_RESTARTED", True)
+    for file in old:
+        Path(file).unlink()
+    topic.land(text(*(postgresql("r", {"id": key, "v": "b"}, 600, 300) for key in (9000, 9100))))
+    topic.run(action="reload", confirmed=True)
+    assert topic.replica("id", "v") == [(9000, "b"), (9100, "b")]
+    topic.land(text(postgresql("u", {"id": 9100, "v": "c"}, 700, 400)))
+    topic.run()
+    assert topic.replica("id", "v") == [(9000, "b"), (9100, "c")]
 
 
 @pytest.mark.deep_on_many

@@ -185,3 +185,16 @@ def test_insert_of_a_changed_key_takes_nothing_of_an_older_row(engine: LocalPort
     topic.land(text(event("c", {"id": 3, "v": _WORD}, 30), event("u", {"id": 3, "v": "x"}, 31)))
     assert warnings_of(topic.run()) == ["MOVED_ROW_INCOMPLETE"]
     assert topic.replica("id", "v") == [(2, None), (3, "x")]
+
+
+@pytest.mark.parametrize(("dropped", "left"), [("keep", "z"), ("null", None)])
+def test_a_dropped_column_is_judged_by_its_policy_beside_a_value_that_was_not_sent(
+    engine: LocalPort, tmp_path: Path, dropped: str, left: str | None
+) -> None:
+    topic = Topic(engine, tmp_path, schema_evolution={"dropped_column": dropped})
+    topic.land(text(*(event("c", {"id": key, "v": "a", "z": "z"}, key) for key in (1, 2))))
+    topic.run()
+    topic.land(text(event("u", {"id": 1, "v": _WORD}, 10), event("u", {"id": 2, "v": "b"}, 11)))
+    topic.run()
+    assert topic.replica("id", "v", "z") == [(1, "a", left), (2, "b", left)]
+    assert topic.run(action="verify").details["verdict"] == "equal"

@@ -174,6 +174,9 @@ OF_PAGES = {
         "lacks more than a third of the rows": f"{SNAPSHOTS}::test_sweep_limit_holds",
         "Where rows that are gone remain": f"{SNAPSHOTS}::test_reload_follows_what_only_a_person_knows",
         "(`LOG_BEGAN_LATE`)": "debezium/test_log_restarts.py::test_full_refresh_reorders_changes_after_a_log_reset",
+        "move the files of the old log out": (
+            "debezium/test_log_restarts.py::test_a_change_from_the_future_hides_no_reset"
+        ),
     },
     "iceberg.md": {
         "files outside of its folder": (
@@ -186,6 +189,9 @@ OF_PAGES = {
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay_orders_the_chosen_codes",
         "tier), correct it, and `gddl errors replay": "one_task/test_unread_files.py::test_corrected_row_reads_them",
         "as after a truncate": "scenarios/r09_reload_held",
+        "`TABLE_DAMAGED` names the first file": (
+            "one_task/test_damaged_tables.py::test_damage_is_harmless_or_named_with_its_repair"
+        ),
         "The row can be lost": "one_task/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "`SEQUENCE_TIE`": f"{SNAPSHOTS}::test_rebuild_by_another_sequence_decides_ties",
         "shows key, reason, record and file": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",

@@ -41,6 +41,22 @@ def test_a_text_that_can_be_read_in_two_ways_has_one_reading(delivered: str, sto
     assert stored_lists(pa.array([delivered, None]), FILE, schema()).to_pylist() == [stored, None]
 
 
+@pytest.mark.parametrize(
+    ("delivered", "columns", "stored"),
+    [
+        ("", ("id", "a"), ""),
+        ("[]", ("id", "a"), ""),
+        (" ", ("id", ""), ""),
+        ("a,", ("id", "a", ""), "a,"),
+        ('["", "a"]', ("id", "a", ""), "_,a"),  # JSON says which
+        ('["", "a"]', ("id", "a"), ",a"),
+    ],
+)
+def test_nothing_between_commas_is_no_name(delivered: str, columns: tuple[str, ...], stored: str) -> None:
+    """Also where the file has a column without a name, which is `_` in the table."""
+    assert stored_lists(pa.array([delivered]), columns, schema()).to_pylist() == [stored]
+
+
 @pytest.mark.parametrize("arrays", [False, True])
 def test_lists_that_name_no_column_of_the_file(arrays: bool) -> None:
     texts = ["a", "gone,A", "gone", "", None, "id"]
