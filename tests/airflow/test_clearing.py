@@ -70,7 +70,9 @@ def test_a_backfill_loads_nothing_and_names_the_way_out(tmp_path: Path) -> None:
     made = loaded(tmp_path)
     work = work_of(made, "backfill__2026-01-01T00:00:00+00:00", again=False)
     assert not work.is_some
-    assert re.search(r"action reload, from and to, or gddl reload --from-files --since .* --until", work.why_none)
+    assert re.search(
+        r"action reload, from and to, or run `gddl reload --from-files --table T --since .* --until", work.why_none
+    )
 
 
 def test_airflow_clears_failed_runs_of_tables_with_freshness(stage: Stage, users: dict[str, dict[str, str]]) -> None:

@@ -235,8 +235,8 @@ def _write_some(engine: sa.Engine, chance: random.Random) -> None:
     [
         (SPEC, ResyncRows(keys=({"v": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not v"),
         (SPEC, ResyncRows(keys=({"nothing": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not nothing"),
-        (SPEC, ResyncRows(keys=({"id": "abc"},)), "RESYNC_KEY_INVALID", "none of its type, int"),
-        (SPEC, ResyncRows(from_key={"id": "1.5"}), "RESYNC_KEY_INVALID", "none of its type, int"),
+        (SPEC, ResyncRows(keys=({"id": "abc"},)), "RESYNC_KEY_INVALID", "not one of its type, int"),
+        (SPEC, ResyncRows(from_key={"id": "1.5"}), "RESYNC_KEY_INVALID", "not one of its type, int"),
         (replace(SPEC, options={}), ResyncRows(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "no connection"),
         (replace(SPEC, table="s.other"), ResyncRows(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "not loaded yet"),
     ],
