@@ -50,7 +50,7 @@ def test_jobs_of_this_machine(place: str, request: pytest.FixtureRequest) -> Non
     assert states(found) == {**passed, "job.once": "job-here"}
     assert "tables were left" in found["job.cancel"].finding
     assert "JOB_DIED" in found["job.killed"].finding
-    assert found["tables.rows"].finding.startswith("7,5"), "the tables of both lakes"
+    assert found["tables.rows"].finding.startswith("7,496"), "the tables of both lakes"
     assert list(made.store.list(made.place.lake)) == []
 
 
@@ -165,7 +165,7 @@ def test_runs_of_a_workspace(ground: Ground) -> None:
         found = outcomes(made, *WITHOUT_SPARK)
     assert states(found) == dict.fromkeys((*WITHOUT_SPARK, "cleanup"), "PASS")
     assert found["job.killed"].finding == "5 of 5 tables failed with REMOTE_RUN_FAILED"
-    assert found["tables.rows"].finding.startswith("7,5"), "the tables of both lakes"
+    assert found["tables.rows"].finding.startswith("7,496"), "the tables of both lakes"
 
 
 def test_a_warehouse_of_the_workspace_reads_a_table_of_its_jobs(ground: Ground) -> None:
