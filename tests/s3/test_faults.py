@@ -51,7 +51,7 @@ def rows(place: Place, name: str) -> dict[int, str]:
         [Fault("answer", status=500, code="InternalError", method="PUT", times=3)],
         [Fault("reset", times=3)],
         [Fault("cut", method="GET", path=".parquet", times=2)],
-        [Fault("slow", seconds=0.3, times=10), Fault("reset", method="PUT", times=2)],
+        [Fault("slow", seconds=0.3, times=10), Fault("reset", method="PUT", path="plan.json", times=2)],
     ],
     ids=["slow-down", "internal-error", "reset", "cut-in-the-middle", "slow"],
 )
