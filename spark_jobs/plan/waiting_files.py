@@ -201,10 +201,10 @@ def find(
         generations: what the row says of a folder of which nothing was ingested.
         unread: files that wait again, also unchanged, if they could not be read; None: all.
     """
-    compared = {}
-    for file in listing:
-        is_unread = unread is None or file.path in unread
-        compared[file.path] = _compare(file, known.get(file.path), fingerprint, unread=is_unread)
+    compared = {
+        file.path: _compare(file, known.get(file.path), fingerprint, unread=unread is None or file.path in unread)
+        for file in listing
+    }
     comparisons = [item for item in compared.values() if item is not None]
     copied = any(item.is_copy(state.generation) for item in comparisons)
     opening = [item for item in comparisons if item.opens(state, copied=copied)]
@@ -223,11 +223,7 @@ def find(
     older = [item.file.path for item in resting if item.was_read and item.generation < newest]
     return Discovery(
         waiting=planned,
-        touched={
-            item.file.path: (item.fingerprint, item.file.etag)
-            for item in comparisons
-            if item.touched_only and item.file.path not in paths
-        },
+        touched=_touched(comparisons, paths),
         missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
         older_loads=(*older, *(file.path for file in planned if file.kind == "load" and file.generation < newest)),
         unreadable_loads=tuple(item.file.path for item in resting if not item.was_read),
@@ -239,6 +235,12 @@ def find(
         reloaded_at=reload.since if opening else "",
         late_loads=() if opening else tuple(_late_loads(waiting, known, state)),
     )
+
+
+def _touched(comparisons: Iterable[_Compared], waiting: Collection[str]) -> dict[str, tuple[str, str]]:
+    """Files that do not wait and whose etag alone changed; see `Discovery.touched`."""
+    touched = (item for item in comparisons if item.touched_only and item.file.path not in waiting)
+    return {item.file.path: (item.fingerprint, item.file.etag) for item in touched}
 
 
 def with_overtaken(discovery: Discovery, rows: Iterable[FileEntry], generation: int) -> Discovery:
