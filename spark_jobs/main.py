@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from typing import NoReturn
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.packages import needed_by, package_missing
 from airflow_gddl.contract.python_command import exit_process
 
 
@@ -23,12 +24,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments[:1] == ["--check"]:
             check(arguments[1:])
             return 0
-        with needed_by("a job", install="airflow-gddl[spark]"):
-            from spark_jobs import program  # noqa: PLC0415 - see above
+        run = _program()
     except FatalError as error:
         print(error, file=sys.stderr)
         return 2
-    return program.run(argv)
+    return run(argv)
 
 
 def check(modules: Sequence[str]) -> None:
@@ -64,11 +64,19 @@ def task() -> None:
         GddlError: `PACKAGE_MISSING`, or as `program.read_spec`.
         SystemExit: with the exit status, when tables failed.
     """
-    with needed_by("a job", install="airflow-gddl[spark]"):
-        from spark_jobs import program  # noqa: PLC0415 - see above
-    status = program.run(None, raises=True)
+    status = _program()(None, raises=True)
     if status:
         raise SystemExit(status)
+
+
+def _program() -> Callable[..., int]:
+    """`program.run`; raises `PACKAGE_MISSING`, for Spark too, which it imports when the first session starts."""
+    install = "airflow-gddl[spark]"
+    if find_spec("pyspark") is None:
+        raise package_missing("a job", "pyspark", install=install)
+    with needed_by("a job", install=install):
+        from spark_jobs.program import run  # noqa: PLC0415 - see above
+    return run
 
 
 if __name__ == "__main__":
