@@ -182,7 +182,6 @@ def test_codes_that_other_pages_name_exist() -> None:
         "POOL_OVERLOADED",
         "POOL_SHORT",
         "RUN_OUTLASTS_INTERVAL",
-        "ONBOARD_UNEDITABLE",
         "NEW_TABLE_ADDED",
         "NEW_TABLE_LIMIT",
     }
