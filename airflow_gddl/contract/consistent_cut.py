@@ -18,7 +18,6 @@ from typing import Any, Literal, Protocol
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
-from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
 from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, log_of_text, place_in
@@ -29,7 +28,7 @@ CutKind = Literal["log", "time"]
 LATEST = "latest"
 UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
 LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
-VIEWS_CODE, SAME_CODE = "CUT_VIEWS_UNSUPPORTED", "CUT_NOT_SAME"
+SAME_CODE = "CUT_NOT_SAME"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
 _BEFORE_ALL = ""
@@ -178,18 +177,17 @@ class CutTable:
     """One table of a cut.
 
     Attributes:
-        folder: of the made table, below the lake; nothing is there of a view.
+        folder: of the made table, below the lake.
         generation, batch, least: see `CutFacts`; 0 and empty of a table with several sources.
         shards: by source, the same of each, of a table with several; empty: it has one.
         version: of the change table from which on it was made.
         sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load. Sequences of
             several sources do not compare: None.
         rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
-        columns: its columns with their SQL types, of the made table or view.
+        columns: its columns with their SQL types, of the made table.
         keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
         erasing: hashes of keys that are being erased, whose rows are counted already.
-        view: in place of a table; None: it is a table.
     """
 
     table: str
@@ -206,11 +204,10 @@ class CutTable:
     keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
     erasing: tuple[str, ...] = ()
-    view: CutView | None = None
     shards: Mapping[str, CutStart] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, facts: Sequence[CutFacts], view: CutView | None = None) -> CutTable:
+    def of(cls, name: str, facts: Sequence[CutFacts]) -> CutTable:
         """The table of a cut of this name, which is not made yet.
 
         Args:
@@ -220,7 +217,7 @@ class CutTable:
         start = starts.pop("", _OF_SHARDS)
         return cls(
             table=first.table, folder=table_folder(name, first.table), generation=start.generation, batch=start.batch,
-            version=first.version, least=start.least, keys=first.keys, view=view, shards=starts,
+            version=first.version, least=start.least, keys=first.keys, shards=starts,
         )  # fmt: skip
 
     @property
@@ -232,15 +229,14 @@ class CutTable:
 _OF_SHARDS = CutStart(generation=0, batch=0)
 
 
-def cut_tables(name: str, facts: Iterable[CutFacts], views: Mapping[str, CutView]) -> tuple[CutTable, ...]:
+def cut_tables(name: str, facts: Iterable[CutFacts]) -> tuple[CutTable, ...]:
     """The tables of a cut, which are not made yet.
 
     Args:
         facts: see `of_moment`; those of sources of one table side by side.
-        views: by table, where views are made.
     """
     by_table = itertools.groupby(facts, key=lambda one: one.table)
-    return tuple(CutTable.of(name, tuple(those), views.get(table)) for table, those in by_table)
+    return tuple(CutTable.of(name, tuple(those)) for _, those in by_table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,18 +262,6 @@ class Cut:
 
     def of(self, table: str) -> CutTable | None:
         return next((one for one in self.tables if one.table == table), None)
-
-    @property
-    def shows_views(self) -> bool:
-        """Whether views were made of it, and no tables."""
-        return any(one.view is not None for one in self.tables)
-
-
-def require_view(table: CutTable) -> CutView:
-    """The view of a table of a cut that has one."""
-    if table.view is None:
-        raise ValueError(table.table)
-    return table.view
 
 
 def cuts_folder(lake: str) -> str:

@@ -19,7 +19,6 @@ from spark_jobs.batch import load_notes
 from tests.as_of import test_of_topics as topics
 from tests.as_of.cuts import Cuts, RefusedError
 from tests.as_of.test_by_time import BEGAN, Service, rows_of, stamp
-from tests.as_of.test_views import in_duckdb
 from tests.conftest import LocalPort
 from tests.harness.asked import options_of
 from tests.harness.examples import at_random
@@ -401,20 +400,6 @@ def test_columns_are_those_of_the_earlier_load(tmp_path: Path) -> None:
     cuts = cuts_of(lake)
     assert "note" not in cuts.make("then", at(16).isoformat()).tables[0].columns
     assert cuts.rows(cuts.make("now", at(80).isoformat()), "s.accounts") == [{"id": 1, "v": 1, "note": "new"}]
-
-
-@pytest.mark.parametrize("reader", ["duckdb", "spark"])
-def test_views_show_an_earlier_load(tmp_path: Path, reader: str) -> None:
-    """A job has compared each with the table that it stands for."""
-    lake, spec = Lake(tmp_path), replace(ACCOUNTS, history=True)
-    loaded_again(lake, spec)
-    cuts = cuts_of(lake, spec)
-    for name, minutes, keys in (("one", 1, {1, 2, 3}), ("two", 2.5, {1, 3}), ("three", 16, {1, 4})):
-        table = cuts.make(f"{name}_table", at(minutes).isoformat())
-        view = cuts.make(name, at(minutes).isoformat(), reader=reader)
-        assert view.tables[0].rows == table.tables[0].rows == len(keys)
-        if reader == "duckdb":
-            assert {row["id"] for row in in_duckdb(view.tables[0])} == keys
 
 
 def test_a_cut_made_again_has_the_same_rows_behind_another_load(tmp_path: Path) -> None:

@@ -444,17 +444,6 @@ def test_a_position_of_another_log_is_refused(log: Log, at: str, title: str, tmp
     assert (code, f"{at} is a position of {title}'s log" in message) == ("CUT_TRANSACTIONS_UNKNOWN", True)
 
 
-@LOGS
-def test_views_show_what_tables_of_the_cut_hold(log: Log, tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
-    bank, connector = world(lake, log, 10)
-    an_hour_later(lake, bank, connector, 30)
-    cuts = cuts_of(lake)
-    tables, views = cuts.make("tables"), cuts.make("views", reader="duckdb")
-    assert [one.rows for one in views.tables] == [one.rows for one in tables.tables]
-    assert views.moment == tables.moment
-
-
 def test_a_log_that_was_reset_has_its_own_places(tmp_path: Path) -> None:
     """A position may be in either log; the latest moment, and a time, are in one."""
     lake, log = Lake(tmp_path), Oracle()
