@@ -28,7 +28,6 @@ from airflow_gddl.contract.consistent_cut import (
     chosen,
     cut_path,
     cut_tables,
-    of_moment,
     read_cut,
     require_name,
     table_folder,
@@ -320,8 +319,7 @@ class _Making:
         specs = self._of_source(source, names)
         self._require_free()
         looked = self.of.run(specs, ConsistentCut(at=at))
-        known = [codec.decode(CutFacts, answer) for one in looked for answer in job.answer(one)["facts"]]
-        facts = of_moment(asked, known)
+        facts = [codec.decode(CutFacts, answer) for one in looked for answer in job.answer(one)["facts"]]
         moment = chosen(asked, facts)
         tables = cut_tables(self.name, facts)
         cut = Cut(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
@@ -61,7 +61,7 @@ class FoundPlaces:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierLoad:
-    """A full load before the newest one, with what is proven of the changes after it; see `CutFacts`."""
+    """A full load; see `CutFacts`."""
 
     generation: int
     least: str
@@ -94,9 +94,6 @@ class CutFacts:
         parts: of the log in which the commits are, such as a database of SQL Server; empty: it has one, or no commit is
             known.
         keys: see `key_forms`.
-        earlier: full loads before that are known, newest first.
-        unknown: of which ones nothing is known, and why; empty: of none.
-        again: `least` of the next full load that is known; empty: this is the newest.
     """
 
     table: str
@@ -119,9 +116,6 @@ class CutFacts:
     keys: Mapping[str, str] = field(default_factory=dict)
     found: FoundPlaces = field(default_factory=FoundPlaces)
     loaded_at: str = ""
-    earlier: tuple[EarlierLoad, ...] = ()
-    unknown: str = ""
-    again: str = ""
     shard: str = ""
 
     @property
@@ -130,22 +124,8 @@ class CutFacts:
         return titled(self.table, self.shard)
 
     @property
-    def loads(self) -> tuple[CutFacts, ...]:
-        """Facts by each full load that is known, newest first."""
-        nexts = (self.least, *(one.least for one in self.earlier))
-        return (self, *(self._by(load, again) for load, again in zip(self.earlier, nexts, strict=False)))
-
-    @property
     def start(self) -> CutStart:
         return CutStart(generation=self.generation, batch=self.batch, least=self.least)
-
-    def _by(self, load: EarlierLoad, again: str) -> CutFacts:
-        until = LOGS[self.log].until(load.complete) if self.kind == "log" else load.complete
-        return replace(
-            self, generation=load.generation, least=load.least, above=load.above, loaded_at=load.loaded_at,
-            number=load.number, complete=load.complete, until=until, whole=False, lacking="", newest=None,
-            known_at=None, earlier=(), again=again,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +213,7 @@ def cut_tables(name: str, facts: Iterable[CutFacts]) -> tuple[CutTable, ...]:
     """The tables of a cut, which are not made yet.
 
     Args:
-        facts: see `of_moment`; those of sources of one table side by side.
+        facts: those of sources of one table side by side.
     """
     by_table = itertools.groupby(facts, key=lambda one: one.table)
     return tuple(CutTable.of(name, tuple(those)) for _, those in by_table)
@@ -343,22 +323,6 @@ def asked_moment(text: str) -> AskedMoment:
     return AskedMoment(text=text, time=time)
 
 
-def of_moment(asked: AskedMoment, facts: Sequence[CutFacts]) -> tuple[CutFacts, ...]:
-    """The facts by the full load of each table that the moment comes after, the newest that had read its last row by
-    then; without one, by the oldest that is known. The latest moment comes after the newest."""
-    if asked.time is None and asked.position is None:
-        return tuple(facts)
-    reached = _reached(facts)
-    return tuple(_of_moment(asked, one, reached) for one in facts)
-
-
-def _of_moment(asked: AskedMoment, facts: CutFacts, reached: str) -> CutFacts:
-    loads = facts.loads
-    if asked.position is not None:  # it is one of the newest log
-        loads = tuple(one for one in loads if one.number == facts.number)
-    return next((one for one in loads if _is_after_load(asked, one, reached)), loads[-1])
-
-
 def _reached(facts: Iterable[CutFacts]) -> str:
     """Where the log was at the time that is asked for, or behind: the last place of a change that was committed by
     then."""
@@ -385,7 +349,7 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     """The moment that is asked for, once it is sure that each table can be shown as of it.
 
     Args:
-        facts: see `of_moment`.
+        facts: of each table.
 
     Raises:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_MOMENT_AMBIGUOUS`, `CUT_BEFORE_LOAD`, with the
@@ -519,23 +483,9 @@ def _require_complete(asked: AskedMoment, facts: Sequence[CutFacts], holds: Call
     """Refuse the cut for tables that are not known to be complete until the moment.
 
     Raises:
-        FatalError: `CUT_BEFORE_LOAD`: a table was loaded again behind the moment; `CUT_NOT_COMPLETE`.
+        FatalError: `CUT_NOT_COMPLETE`.
     """
-    remedy = "take a moment of those that are known"
-    _refuse(LOAD_CODE, asked, facts, lambda one: _between(one) if one.again and not holds(one) else "", remedy)
     _refuse(INCOMPLETE_CODE, asked, facts, lambda one: "" if holds(one) else _incomplete(one))
-
-
-def _between(one: CutFacts) -> str:
-    """Which moments are known, where the one that is asked for is between two full loads."""
-    return (
-        f"it was loaded again after the moment: known from {_shown(one, one.least)} until {_shown(one, one.until)}, "
-        f"by generation {one.generation}, and again from {_shown(one, one.again)} on{_unknown(one)}"
-    )
-
-
-def _unknown(one: CutFacts) -> str:
-    return f"; of other full loads nothing is known ({one.unknown})" if one.unknown else ""
 
 
 def _incomplete(one: CutFacts) -> str:
@@ -562,7 +512,7 @@ def _if_unloaded(one: CutFacts, until: str) -> str:
     by = f", by {one.loaded_at} at the latest" if one.loaded_at else ""
     return (
         f"its full load was read until {_shown(one, one.least)}{by}, so that nothing earlier than that is known of its "
-        f"rows{_unknown(one)}"
+        f"rows"
     )
 
 

@@ -157,7 +157,7 @@ def _part(run: TableRun, cut: Cut, start: CutStart, tables: Tables) -> _Part:
     schema = replace(run.context().stored_schema(state), swept=start.generation)
     rule = CutRule(
         schema=as_of(schema, cut.moment, start.generation), kind=cut.moment.kind, bound=cut.moment.bound,
-        generation=start.generation, least=start.least, is_newest=start.generation >= state.generation,
+        generation=start.generation, least=start.least
     )  # fmt: skip
     included = scanned(tables, run.layout.changes, rule)
     _require_whole(run, state, included)
@@ -217,7 +217,6 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
             CHANGES_CODE,
         ),
         "from before the moment are archived: no file held them at a reload": (included.archived, CHANGES_CODE),
-        "were committed before the moment, and came with a later full load": (included.later, LOAD_CODE),
         "were read from the source again by a resync, later than their place says": (included.resynced, LOAD_CODE),
     }
     for why, (count, code) in reasons.items():
@@ -225,7 +224,7 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
             remedy = "take a later moment, or leave the table out, by --table"
             raise FatalError(code, f"{run.title}: {count} changes {why}", where=run.layout.changes, remedy=remedy)
     cut = last_cut(run.runtime.storage, run.layout.state)
-    oldest = included.oldest_excluded or (None if included.rule.is_newest else "")  # a later load may have no row
+    oldest = included.oldest_excluded
     if cut is not None and oldest is not None and oldest <= cut.at:
         what = f"{run.title}: changes_retention has removed changes ({cut.at}) that were superseded after the moment"
         remedy = "take a later moment; a longer changes_retention keeps changes for later cuts"

@@ -17,7 +17,6 @@ from airflow_gddl.contract.consistent_cut import (
     chosen,
     cut_path,
     cut_tables,
-    of_moment,
     table_folder,
 )
 from airflow_gddl.contract.result import JobResult
@@ -52,7 +51,7 @@ class Cuts:
         return [codec.decode(CutFacts, one) for answer in answers for one in answer]
 
     def make(self, name: str, at: str = "latest", **fields: Any) -> Cut:
-        facts = of_moment(asked_moment(at), self.facts(at))
+        facts = self.facts(at)
         return self.made(name, chosen(asked_moment(at), facts), facts, asked=at, **fields)
 
     def made(self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, **fields: Any) -> Cut:
