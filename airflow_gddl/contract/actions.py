@@ -344,9 +344,8 @@ class ConsistentCut(Asked):
     """The moment that is asked for; empty: the table is made."""
     cut: str = ""
     """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
-    then: Literal["make", "register", "compare", "drop"] = "make"
-    """What is done with the table of the cut: make the table, or prove its view; make the view in its catalog; compare
-    the table, or the view, with its digest; drop the view."""
+    then: Literal["make", "compare"] = "make"
+    """What is done with the table of the cut: make it, or compare it with its digest."""
 
 
 @dataclass(frozen=True, kw_only=True)

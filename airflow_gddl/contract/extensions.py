@@ -196,7 +196,6 @@ class CatalogDescriptor:
         is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg`.
         refused_versions: of Iceberg's format, in which it can't be committed to.
         readers: that need no settings besides the catalog's to address its tables, see `published.READERS`.
-        views: reader in whose SQL the port makes views, see `catalog_port.ViewPort`; empty: it makes none.
     """
 
     port: str
@@ -210,7 +209,6 @@ class CatalogDescriptor:
     is_iceberg: bool = False
     refused_versions: tuple[int, ...] = ()
     readers: tuple[str, ...] = ()
-    views: str = ""
 
 
 _OF_ATHENA = "[a-z0-9_]{1,255}", "1 to 255 letters a-z, digits and _, as Athena reads them"
@@ -228,7 +226,6 @@ CATALOGS = ExtensionPoint(
             fields=("uri",),
             session="spark_jobs.catalogs.catalog_port:hive_settings",
             readers=("spark",),
-            views="spark",
         ),
         "glue": CatalogDescriptor(
             port="spark_jobs.catalogs.glue_catalog:glue_catalog",
