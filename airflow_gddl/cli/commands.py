@@ -101,7 +101,7 @@ BUILT_IN: Mapping[str, Command] = {
         "airflow_gddl.onboarding.commands:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"
     ),
     "validate": Command("airflow_gddl.cli.init:validate", EVERYDAY, "gddl validate", "metadata.md"),
-    "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --mwaa-class mw1.medium", "cli.md#plan"),
+    "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --diff main", "cli.md#plan"),
     "simulate": Command(
         "airflow_gddl.simulate.commands:simulate",
         START,

@@ -11,7 +11,7 @@ import difflib
 import fnmatch
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
@@ -193,36 +193,13 @@ HORIZON = 31
 """Number of days considered: contains each day of a week and of a month."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Starts:
-    """The starts of one day.
-
-    Attributes:
-        of: minutes of the day, ascending, by DAG id; only pipelines that start on it.
-        per_minute: how many start in each of its 1,440 minutes.
-    """
-
-    day: date
-    of: Mapping[str, tuple[int, ...]]
-    per_minute: tuple[int, ...]
-
-    @property
-    def runs(self) -> int:
-        return sum(self.per_minute)
-
-
-def starts_on(pipelines: Iterable[Pipeline], day: date) -> Starts:
-    """The starts of pipelines with a time schedule; others start by data or manually."""
-    of = {
-        pipeline.dag_id: minutes_of(pipeline.timing.cron)
+def starts_on(pipelines: Iterable[Pipeline], day: date) -> dict[str, int]:
+    """How often pipelines with a time schedule start, by DAG id; others start by data or manually."""
+    return {
+        pipeline.dag_id: len(minutes_of(pipeline.timing.cron))
         for pipeline in pipelines
         if pipeline.timing.kind == "cron" and runs_on(pipeline.timing.cron, day)
     }
-    counted: Counter[int] = Counter()
-    # Thousands of pipelines have few different lines, and these many minutes.
-    for minutes, pipelines_alike in Counter(of.values()).items():
-        counted.update(dict.fromkeys(minutes, pipelines_alike))
-    return Starts(day=day, of=of, per_minute=tuple(counted[minute] for minute in range(MINUTES)))
 
 
 def busiest_day(pipelines: Iterable[Pipeline], first: date) -> date:

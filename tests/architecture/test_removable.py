@@ -105,8 +105,7 @@ def importers(of: Room) -> Iterator[str]:
 
 
 WITH_A_ROOM = {
-    "databricks": {"airflow_gddl/capacity/databricks.py", "airflow_gddl/hooks/databricks.py"},
-    "emr_serverless": {"airflow_gddl/capacity/emr_serverless.py"},
+    "databricks": {"airflow_gddl/hooks/databricks.py"},
 }
 """Modules that go with a room."""
 

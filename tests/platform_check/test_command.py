@@ -222,7 +222,6 @@ def test_options_of_the_platform_need_it(
         (["--dag", "x.py", "--report", "x.json"], "--report with --dag"),
         (["--dag", "x.py", "--json"], "--json with --dag"),
         (["--dag", "x.py", "--minutes", "3"], "--minutes with --dag"),
-        (["--mwaa", "-"], "--mwaa with --platform"),
         (["--minutes", "inf"], "--minutes inf"),
     ],
 )
