@@ -348,15 +348,6 @@ class ConsistentCut(Asked):
     """What is done with the table of the cut: make it, or compare it with its digest."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Die(Asked):
-    """Kill the process of the job while it loads, as a machine that is lost would. Only a lake that `gddl check
-    --platform` has made can be asked for it, and no row, command or variable asks."""
-
-    in_driver: ClassVar[bool] = True
-    name: Literal["die"] = _named("die")
-
-
 Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
 """Actions that may name a connection to the source."""
 Trying = Adopt | AdoptRelease | Maintain | SchemaApply
@@ -366,7 +357,7 @@ Keyed = Erase | Explain | ResyncRows
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
     | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply
-    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut | Die
+    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}
 """The actions by name."""

@@ -152,7 +152,6 @@ def test_codes_that_other_pages_name_exist() -> None:
         "NO_CODEGEN",
         "DATABRICKS_HOST",
         "DATABRICKS_TOKEN",
-        "DATABRICKS_WAREHOUSE_ID",
         "PERFORMANCE_OPTIMIZED",
         "CAN_MANAGE",
         "CAN_MANAGE_RUN",
