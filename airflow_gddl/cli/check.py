@@ -299,7 +299,7 @@ _Report = Annotated[
 ]
 
 
-def check(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+def check(
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",

@@ -191,7 +191,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "another thing of this name: a reader of views, and its dialect of SQL": {
         "airflow_gddl/cli/schema.py": "databricks",
         "airflow_gddl/contract/extensions.py": "databricks",
-        "airflow_gddl/contract/published.py": "databricks",
     },
     "kinds of catalogs have these names, and the descriptors of all kinds are one list": {
         "airflow_gddl/cli/check.py": "glue iceberg",
