@@ -227,7 +227,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "`gddl check` and `gddl onboard` ask a source as jobs do": {
         "airflow_gddl/cli/check.py": "capture kafka",
         "airflow_gddl/cli/source_database.py": "capture",
-        "airflow_gddl/contract/postgresql_log.py": "capture",
     },
     "a word of the plan's document and of its text: what a run reads first": {
         "airflow_gddl/cli/job.py": "kafka",
@@ -254,7 +253,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By reason, modules of the core and the rooms that they name. It may only shrink."""
-MOST = 178
+MOST = 177
 """Names of rooms in modules of the core, see `EXCEPTIONS`: lower it with each that goes."""
 
 
