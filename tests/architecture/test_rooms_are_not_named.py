@@ -126,7 +126,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "a command asks for the action": {
         "airflow_gddl/cli/explain.py": "explain",
         "airflow_gddl/cli/job.py": "maintain verify",
-        "airflow_gddl/cli/lake.py": "explain",
         "airflow_gddl/cli/maintenance.py": "erase explain maintain move",
         "airflow_gddl/cli/repair.py": "errors_dismiss errors_list plan rebuild reload resync resync_rows",
         "airflow_gddl/cli/run.py": "initial_load plan rebuild",
@@ -253,7 +252,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By reason, modules of the core and the rooms that they name. It may only shrink."""
-MOST = 177
+MOST = 176
 """Names of rooms in modules of the core, see `EXCEPTIONS`: lower it with each that goes."""
 
 
