@@ -283,7 +283,6 @@ def test_each_exception_has_one_reason_and_their_number_only_falls() -> None:
         ("kafka", "from airflow_gddl.contract.sources.kafka import topic_of"),
         ("emr_serverless", "EMR_SERVERLESS = 1"),
         ("snapshots", 'spec.mode == "snapshots"'),
-        ("apply_exceptions", 'code = "SOURCE_EXCEPTIONS"'),
         ("verify", "from airflow_gddl.contract.actions import Verify"),
         ("verify", 'result.action == "verify"'),
         ("errors_list", "from spark_jobs.actions import errors_list"),
