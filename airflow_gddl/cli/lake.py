@@ -18,13 +18,14 @@ from airflow_gddl.cli import context
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, run_tables
-from airflow_gddl.cli.schema import published_table
+from airflow_gddl.cli.schema import replica_fields
 from airflow_gddl.cli.status import StatusLine, status_lines
 from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.codec import plain
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.published import published_columns
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores.delta_tables import opened, unresolved
 from airflow_gddl.topology.table_row import select
@@ -151,14 +152,16 @@ class Lake:
         """The published columns of a table, without rows that are marked as deleted; in memory, whole.
 
         Raises:
-            FatalError: `REPLICA_MISSING`, `TABLE_NOT_PUBLISHED`, `PACKAGE_MISSING`.
+            FatalError: `REPLICA_MISSING`, `PUBLISHED_COLUMN_MISSING`, `PACKAGE_MISSING`.
         """
         pyarrow, loaded = _pyarrow(), self._metadata()
         (spec,) = self._chosen(loaded, (table,))
-        published = published_table(loaded.roots, spec, self.environ)
-        with opened(published.path, self.environ) as delta:
-            is_left = "NOT _gddl['deleted']" if published.marks_deletes else None
-            return pyarrow.table(delta.scan(columns=list(published.columns), predicate=is_left))
+        found = replica_fields(loaded.roots, spec, self.environ)
+        columns = list(published_columns(spec, list(found)))
+        marks = found["_gddl"]["type"]["fields"] if "_gddl" in found else []
+        is_left = "NOT _gddl['deleted']" if any(mark["name"] == "deleted" for mark in marks) else None
+        with opened(Layout.of(loaded.roots, spec).replica, self.environ) as delta:
+            return pyarrow.table(delta.scan(columns=columns, predicate=is_left))
 
     def _quarantined(self, loaded: LoadedMetadata, spec: TableSpec) -> Iterator[dict[str, Any]]:
         pyarrow, names = _pyarrow(), [one.name for one in fields(QuarantineLine) if one.name != "table"]

@@ -346,15 +346,6 @@ class ConsistentCut(Asked):
     """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Die(Asked):
-    """Kill the process of the job while it loads, as a machine that is lost would. Only a lake that `gddl check
-    --platform` has made can be asked for it, and no row, command or variable asks."""
-
-    in_driver: ClassVar[bool] = True
-    name: Literal["die"] = _named("die")
-
-
 Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
 """Actions that may name a connection to the source."""
 Trying = Adopt | AdoptRelease | Maintain | SchemaApply
@@ -364,7 +355,7 @@ Keyed = Erase | Explain | ResyncRows
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
     | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply
-    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut | Die
+    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}
 """The actions by name."""

@@ -118,7 +118,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "a job's request is one union of types, which both sides decode (docs/decisions/rooms.md)": {
         "airflow_gddl/contract/actions.py": (
-            "adopt adopt_release consistent_cut die eject erase errors_dismiss errors_list explain initial_load"
+            "adopt adopt_release consistent_cut eject erase errors_dismiss errors_list explain initial_load"
             " maintain move plan rebuild reload resync resync_rows schema_apply show verify"
         ),
         "airflow_gddl/contract/spec.py": "plan rebuild reload resync",
@@ -191,7 +191,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "another thing of this name: a reader of views, and its dialect of SQL": {
         "airflow_gddl/cli/schema.py": "databricks",
         "airflow_gddl/contract/extensions.py": "databricks",
-        "airflow_gddl/contract/published.py": "databricks",
     },
     "kinds of catalogs have these names, and the descriptors of all kinds are one list": {
         "airflow_gddl/cli/check.py": "glue iceberg",
@@ -254,7 +253,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By reason, modules of the core and the rooms that they name. It may only shrink."""
-MOST = 178
+MOST = 177
 """Names of rooms in modules of the core, see `EXCEPTIONS`: lower it with each that goes."""
 
 
