@@ -174,7 +174,7 @@ class Cutter:
         try:
             moment = chosen(asked_moment(at), facts)
         except FatalError as error:
-            if error.code != "CUT_MOMENT_AMBIGUOUS":
+            if ", with it alone" not in error.remedy:
                 raise
             return self.cut(name, error.remedy.split(", with it alone")[0].rpartition(" ")[2])[0], False
         tables = tuple(CutTable.of(name, one) for one in facts)
@@ -314,7 +314,7 @@ def make_cuts(cutter: Cutter, loading: Loading, count: int) -> Made:
         try:
             cut, is_exact = cutter.cut(f"cut_{number}", place)
         except FatalError as error:
-            if error.code != "CUT_NOT_COMPLETE":
+            if error.code != "CUT_REFUSED":
                 raise
             made.refused += 1
             continue

@@ -32,7 +32,6 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import of_key
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, match
-from spark_jobs.features import installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
@@ -200,8 +199,6 @@ class _Erasing:
         run.ledger().forget_delta_logs()
         register.write(known)
         run.report("remembered")
-        for feature in installed_features():
-            feature.expect_erasure(run)
         before, self.noted[:] = known, [known]
         for name, count in self._tables():
             if name == "replica":
