@@ -290,18 +290,11 @@ def data_contract(spec: TableSpec, fields: list[dict[str, Any]], path: str) -> d
     }
 
 
-def _rules(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Name and text of what holds for rows."""
-    yield from ((name, f"{one.rule} ({one.on})") for name, one in spec.expect.items())
-    yield from ((name, f"unique: {', '.join(columns)}") for name, columns in spec.unique.items())
-    for name, key in spec.foreign_key.items():
-        yield name, f"foreign key: {', '.join(key.columns)} in {key.to} ({', '.join(key.to_columns)})"
-
-
 def _contract_table(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, Any]:
     keys = {name.lower(): place for place, name in enumerate(spec.keys, start=1)}
     masked = lowered(spec.mask)
-    rules = [{"name": name, "type": "text", "description": text} for name, text in _rules(spec)]
+    rules = [{"name": name, "type": "text", "description": f"{one.rule} ({one.on})"}
+             for name, one in spec.expect.items()]  # fmt: skip
     properties = []
     for field in fields:
         name, place, text = field["name"], keys.get(field["name"].lower()), _description(field, spec)

@@ -21,8 +21,7 @@ ROW: dict[str, Any] = {
     "table": "s.t", "keys": ["id"], "sequence_by": ["seq"], "freshness": "30m", "owner": "sales",
     "mask": {"mail": "hmac"}, "description": "Orders.",
     "column_descriptions": {"day": "Day of the order."}, "exclude_columns": ["secret"],
-    "expect": {"good": {"rule": "price > 0", "on": "warn"}}, "unique": {"once": ["day", "price"]},
-    "foreign_key": {"self": {"columns": "id", "to": "s.t"}}, "tags": {"domain": "sales"},
+    "expect": {"good": {"rule": "price > 0", "on": "warn"}}, "tags": {"domain": "sales"},
 }  # fmt: skip
 
 
@@ -86,8 +85,6 @@ def test_schema_prints_a_data_contract(folder: Path) -> None:
     assert (columns["price"]["logicalType"], columns["price"]["physicalType"]) == ("number", "decimal(9,2)")
     assert [(one["name"], one["type"], one["description"]) for one in table["quality"]] == [
         ("good", "text", "price > 0 (warn)"),
-        ("once", "text", "unique: day, price"),
-        ("self", "text", "foreign key: id in s.t (id)"),
     ]
 
 
