@@ -58,7 +58,6 @@ def test_every_field_is_described() -> None:
         "CatalogSpec",
         "Defaults",
         "Expectation",
-        "ForeignKey",
         "InitialLoad",
         "LandingRetention",
         "NewTableLimits",
