@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.actions import Erase, Move
+from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.consistent_cut import asked_moment, change_cut, chosen, cut_path, cuts, read_cut
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_rows import make
-from spark_jobs.batch.runtime import Step
 from tests.as_of.cuts import RefusedError
 from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at, cuts_of, lake, service
 from tests.harness.lake import Lake
@@ -72,25 +71,6 @@ def test_changes_that_come_meanwhile_refuse_nothing(
     made = cuts_of(lake, ACCOUNTS)
     cut = made.make("cut", at(5).isoformat())
     assert [row["v"] for row in made.rows(cut, "s.accounts")] == [80, 120]
-
-
-def test_a_move_that_is_killed_once_the_new_name_counts_has_renamed_its_cuts(lake: Lake, service: Service) -> None:
-    """An erasure by the new name finds them."""
-
-    class Killed(BaseException):
-        pass
-
-    def observe(step: Step) -> None:
-        if step.step == "counts":
-            raise Killed
-
-    made = cuts_of(lake, ACCOUNTS, ORDERS)
-    made.make("cut", at(5).isoformat())
-    with pytest.raises(Killed):
-        lake.done(ACCOUNTS, JobOptions(action=Move(to="s.moved")), observe=observe)
-    moved = replace(ACCOUNTS, table="s.moved", source_table="s.accounts")
-    lake.done(moved, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
-    assert [(one.table, one.erased) for one in made.stored("cut").tables] == [("s.moved", 1), ("s.orders", 0)]
 
 
 def test_an_erasure_before_a_cut_is_made_counts_no_rows_below_zero(lake: Lake, service: Service) -> None:

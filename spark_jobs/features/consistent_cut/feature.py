@@ -1,4 +1,4 @@
-"""Tables and views of cuts follow an erasure of a key, and the name of their table; masks that come later are named."""
+"""Tables and views of cuts follow an erasure of a key; masks that come later are named."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from airflow_gddl.contract.consistent_cut import Cut, CutTable, change_cut, cuts
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
@@ -91,12 +90,6 @@ class ConsistentCuts(Feature):
         message = f"cuts keep the values that {', '.join(sorted(columns))} had when they were made; "
         message += f"`gddl as-of drop {kept[0]}` removes one, then make it again"
         return (RunWarning(code="CUTS_UNMASKED", message=message, count=len(kept), sample=tuple(kept[:5])),)
-
-    def move(self, run: TableRun, new: TableSpec) -> None:
-        storage, lake = run.runtime.storage, run.job.roots.lake
-        for cut in cuts(storage, lake):
-            if (entry := cut.of(run.spec.table)) is not None:
-                change_cut(storage, lake, cut.name, partial(_named, entry.folder, new.table))
 
 
 FEATURE = ConsistentCuts()
@@ -201,10 +194,6 @@ def _without(folder: str, removed: int, cut: Cut) -> Cut:
         return replace(one, rows=rows, digest="", erased=one.erased + removed)
 
     return _with(folder, cut, less)
-
-
-def _named(folder: str, table: str, cut: Cut) -> Cut:
-    return _with(folder, cut, lambda one: replace(one, table=table))
 
 
 def _with(folder: str, cut: Cut, change: Callable[[CutTable], CutTable]) -> Cut:
