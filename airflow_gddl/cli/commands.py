@@ -164,12 +164,6 @@ BUILT_IN: Mapping[str, Command] = {
         "gddl erase --table shop.people --key @key.txt --dry-run",
         "repair.md#right-to-be-forgotten",
     ),
-    "move": Command(
-        "airflow_gddl.cli.maintenance:move",
-        REPAIR,
-        "gddl move --table shop.order --to shop.orders",
-        "sources.md#rename-a-table",
-    ),
     "adopt": Command(
         "airflow_gddl.adopt.commands:adopt",
         START,

@@ -232,7 +232,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     name = run.job.options.action.name
     require_supported(run)
     if name in LOADS or name == "plan":
-        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=name in LOADS)
+        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=name in LOADS)
         totals.warn(notices.of_former_target(before, run.spec.table))
     if name not in LOADS:
         return action(name)(run, totals)

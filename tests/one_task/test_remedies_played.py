@@ -394,7 +394,6 @@ PLAYED: dict[str, Play] = {
     "DERIVED_CHANGED": Play(
         arrange=with_row(derive="{w: 'upper(v)'}"), command="gddl rebuild", rows=CHANGED
     ),
-    "TARGET_CHANGED": Play(arrange=with_row(target="s.other"), command="gddl move", rows=CHANGED),
     "KEY_NULL": Play(arrange=without_key, asked=LISTED, command="gddl errors dismiss", rows=CHANGED),
     "SEQUENCE_NULL": Play(arrange=without_sequence, asked=LISTED, command="gddl errors dismiss", rows=CHANGED),
     "EXPECTATION_FAILED": Play(

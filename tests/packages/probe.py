@@ -53,7 +53,7 @@ CLIENTS = {"databricks": "databricks.sdk", "emr_serverless": "boto3", "glue": "b
 NOT_TRIED = ("demo",)
 """Commands that the caller tries itself."""
 JOBS = (
-    "catalog", "erase", "errors", "explain", "load", "maintain", "move", "rebuild", "reload", "resync", "run", "sweep",
+    "catalog", "erase", "errors", "explain", "load", "maintain", "rebuild", "reload", "resync", "run", "sweep",
     "truncate", "verify",
 )  # fmt: skip
 """Commands that start a job: tried where the commands alone are installed. Where Spark is, the caller runs a job."""
