@@ -17,10 +17,9 @@ from airflow_gddl.contract.actions import Move
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.batch.runtime import Runtime, Step, utc_now
+from spark_jobs.batch.runtime import NoSpark, Runtime, Step, utc_now
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from tests.harness.lake import Lake

@@ -15,7 +15,7 @@ from airflow_gddl.platform_check import course
 from airflow_gddl.platform_check.checks import Outcome
 from airflow_gddl.platform_check.place import Bounds, CheckContext, context_of
 
-SETTINGS: Mapping[str, Any] = {"runner": "local", "tiers": {"small": {"tasks": "processes"}}}
+SETTINGS: Mapping[str, Any] = {"runner": "local"}
 
 
 @dataclass(frozen=True)

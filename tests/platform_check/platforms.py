@@ -28,8 +28,7 @@ GLUE: Mapping[str, Any] = {
 _ENVIRON = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",
-    "GDDL_TIERS__SMALL__TASKS": "one",
-    "GDDL_TIERS__MEDIUM__TASKS": "one",
+    "GDDL_WITHOUT_SPARK": "",
 }
 
 

@@ -187,7 +187,7 @@ def test_jobs_of_a_standalone_cluster(ground: Ground, tmp_path: Path) -> None:
             "runners": {"spark_submit": {name: value for name, value in own.items() if value}},
             "tiers": {"small": tier},
         }
-        variables = {"GDDL_TIERS__SMALL__TASKS": "one", "GDDL_TIERS__MEDIUM__TASKS": "one"}
+        variables = {"GDDL_WITHOUT_SPARK": ""}
         made = replace(ground, settings=settings, environ=variables).context(minutes=15)
         found = outcomes(made, *JOBS)
     passed = dict.fromkeys((*JOBS, "cleanup"), "PASS")

@@ -17,13 +17,16 @@ from airflow_gddl.platform_check.job_checks import JobChecks
 from tests.platform_check.ground import Ground, outcomes
 from tests.platform_check.platforms import on_glue
 
-TASKS = ["processes", pytest.param("one", marks=pytest.mark.deep), pytest.param("many", marks=pytest.mark.deep)]
+TASKS = ["", pytest.param("one", marks=pytest.mark.deep), pytest.param("many", marks=pytest.mark.deep)]
+"""Of tiers, on Spark; empty: without Spark."""
 
 
 @pytest.fixture
 def made(ground: Ground, tasks: str) -> Iterator[JobChecks]:
-    settings = {"runner": "local", "tiers": {"small": {"tasks": tasks}, "medium": {"tasks": tasks}}}
-    checks = JobChecks(replace(ground, settings=settings).context())
+    tier = {"tasks": tasks or "one"}
+    settings = {"runner": "local", "tiers": {"small": tier, "medium": tier}}
+    environ = {**ground.environ, "GDDL_WITHOUT_SPARK": "" if tasks else "1"}
+    checks = JobChecks(replace(ground, settings=settings, environ=environ).context())
     checks._land(0)
     yield checks
     assert checks.close() == []

@@ -101,7 +101,7 @@ def test_plan_counts_its_deferred_loads() -> None:
     assert "worker_tasks" not in {figure.name for figure in there.figures}
 
 
-@pytest.mark.usefixtures("entry_points", "on_a_cluster")
+@pytest.mark.usefixtures("entry_points")
 def test_check_lists_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "landing").mkdir()
     folder = project(tmp_path, f"{{queue: {tmp_path}, local_roots: true}}")
