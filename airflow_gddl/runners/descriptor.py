@@ -82,7 +82,6 @@ class RunnerDescriptor:
             the calling process. Exactly one of `runner` and `platform` is given.
         platform: reference of a function that takes the settings as written, the environment and `Connections`, and
             returns a `Platform`: jobs run there, loads are deferred, landing and lake must be in an object store.
-        cluster: jobs have the tier's `workers` machines; otherwise one.
         settings: frozen dataclass of the section `runners.<name>` of `gddl.yaml`; null: there is no such section.
         check_settings: problems of the settings that types can't express.
         check_tiers: problems of settings and names of all tiers together, of the runner that the metadata names.
@@ -99,7 +98,6 @@ class RunnerDescriptor:
 
     runner: str = ""
     platform: str = ""
-    cluster: bool = True
     settings: type[Any] | None = None
     check_settings: Callable[[Any], Iterable[SpecProblem]] = lambda _settings: ()
     check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
@@ -132,7 +130,6 @@ class RunnerDescriptor:
 
 LOCAL = RunnerDescriptor(
     runner="airflow_gddl.runners.this_machine:make",
-    cluster=False,
     check="airflow_gddl.runners.this_machine:check",
 )
 

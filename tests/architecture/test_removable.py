@@ -152,7 +152,7 @@ from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.batch.runtime import NoSpark
 from spark_jobs.program import read_spec
 
 def gddl(arguments):

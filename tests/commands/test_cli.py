@@ -245,6 +245,7 @@ def test_invalid_settings_stop_the_command_with_their_position(shop: Shop, comma
     assert ("gddl.yaml", 2, "lakes") in [(problem["file"], problem["line"], problem["field"]) for problem in shown]
 
 
+@pytest.mark.usefixtures("with_spark")
 def test_java_is_checked_first(shop: Shop) -> None:
     shop.write("java/bin/java", "#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
     tiers = "tiers: {small: {tasks: many}}\n"
