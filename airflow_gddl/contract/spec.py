@@ -107,8 +107,6 @@ class TierSpec:
     """Airflow queue of its loads; null: that of `default_args`, else Airflow's default queue."""
     executor_config: Mapping[str, Any] = field(default_factory=dict)
     """`executor_config` of its load tasks, in plain values."""
-    compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Settings by runner."""
 
     def for_row(self, spec: TableSpec) -> TierSpec:
         """The tier as it is for one of its rows, whose `commit` goes before that of the tier."""
