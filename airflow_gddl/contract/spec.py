@@ -80,8 +80,6 @@ class TierSpec:
     max_inflated_bytes: int | None = None
     """Maximum bytes of a compressed file's content; larger files are quarantined (`FILE_TOO_LARGE`). Null: a quarter of
     `task_memory`, or with `tasks: many` half of `memory`."""
-    max_inflation: int = 250
-    """How many times its size a compressed file's content may have; contents of up to 64 MiB may have more."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: a batch writes the changed rows and no whole files, but not every reader
     knows them."""

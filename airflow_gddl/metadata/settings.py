@@ -255,7 +255,6 @@ COUNTS = (
     "max_files_per_batch",
     "max_bytes_per_batch",
     "max_inflated_bytes",
-    "max_inflation",
     "task_max_bytes",
     "cores",
     "workers",
