@@ -1,4 +1,4 @@
-"""`gddl init`, `gddl pools` and `gddl validate`: files, pools and metadata of a project.
+"""`gddl init` and `gddl validate`: files and metadata of a project.
 
 `gddl demo` writes the same files beside its metadata.
 """
@@ -25,8 +25,6 @@ from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.runners.descriptor import RUNNERS
-from airflow_gddl.topology.pipelines import pipelines
-from airflow_gddl.topology.pipelines import pools as pools_of
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
@@ -183,14 +181,6 @@ class DemoFolder:
             path = self.root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-
-
-def pools(ctx: typer.Context, *, metadata: options.Metadata = "metadata") -> None:
-    """Print the Airflow pools that the tiers need, as JSON for `airflow pools import FILE`."""
-    cli = context.of(ctx)
-    loaded = metadata_folder.read(cli, metadata)
-    needed = pools_of(pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix))
-    cli.screen.record(needed)
 
 
 _SHARED = (".airflowignore", "README.md")
