@@ -20,7 +20,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.packages import leaves_spark_out
-from airflow_gddl.contract.result import APPLICATION, JobResult
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
@@ -235,9 +235,9 @@ def _worker_bytes(tier: TierSpec) -> int:
 
 
 def _announce(session: SparkSession) -> None:
-    """Print the id of Spark's application, for the program that started the job, and for its log."""
+    """Print the id of Spark's application, for the job's log."""
     if application := application_of(session):
-        print(f"{APPLICATION}{application}", file=sys.stderr, flush=True)
+        print(f"GDDL-APPLICATION {application}", file=sys.stderr, flush=True)
 
 
 def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> SparkSpread:

@@ -16,7 +16,7 @@ TableTasks = Literal["one", "many"]
 CommitMethod = Literal["direct", "merge"]
 """By one Delta commit of ours that names data files, or by Spark's own `MERGE INTO`."""
 
-PROGRESS, APPLICATION = "GDDL-PROGRESS ", "GDDL-APPLICATION "
+PROGRESS = "GDDL-PROGRESS "
 """Beginnings of lines of a job's standard error: a step as JSON, and the identifier of its Spark application."""
 STALE_CODE = "QUARANTINE_STALE"
 """Warning: rows of the replica are older than changes of them in quarantine."""

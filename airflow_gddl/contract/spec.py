@@ -79,8 +79,6 @@ class TierSpec:
     max_inflated_bytes: int | None = None
     """Maximum bytes of a compressed file's content; larger files are quarantined (`FILE_TOO_LARGE`). Null: a quarter of
     `task_memory`, or with `tasks: many` half of `memory`."""
-    max_inflation: int = 250
-    """How many times its size a compressed file's content may have; contents of up to 64 MiB may have more."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: a batch writes the changed rows and no whole files, but not every reader
     knows them."""
@@ -106,8 +104,6 @@ class TierSpec:
     """Airflow queue of its loads; null: that of `default_args`, else Airflow's default queue."""
     executor_config: Mapping[str, Any] = field(default_factory=dict)
     """`executor_config` of its load tasks, in plain values."""
-    compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Settings by runner."""
 
     def for_row(self, spec: TableSpec) -> TierSpec:
         """The tier as it is for one of its rows, whose `commit` goes before that of the tier."""

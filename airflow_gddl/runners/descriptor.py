@@ -85,7 +85,6 @@ class RunnerDescriptor:
         settings: frozen dataclass of the section `runners.<name>` of `gddl.yaml`; null: there is no such section.
         check_settings: problems of the settings that types can't express.
         check_tiers: problems of settings and names of all tiers together, of the runner that the metadata names.
-        compute: frozen dataclass of `tiers.<tier>.compute.<name>`, with `check_compute`; null: there is none.
         check_root: problems of a landing or lake root, by the field that names it.
         install: what pip must install where the platform is called, e.g. `airflow-gddl[glue]`; empty: nothing.
         deploy: the command `gddl deploy <name>` of a runner of this project whose jobs are created before it runs
@@ -101,8 +100,6 @@ class RunnerDescriptor:
     settings: type[Any] | None = None
     check_settings: Callable[[Any], Iterable[SpecProblem]] = lambda _settings: ()
     check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
-    compute: type[Any] | None = None
-    check_compute: Callable[[Any], Iterable[SpecProblem]] = lambda _compute: ()
     check_root: Callable[[FieldPath, str], Iterable[SpecProblem]] = lambda _path, _root: ()
     install: str = ""
     deploy: DeployCommand | None = None

@@ -53,7 +53,6 @@ class Site:
         own: dict[str, Any] = {"master": self.cluster.master, "driver_memory": "512m", "start_timeout": "4m"}
         own["conf"] = {**CONF, **self.conf}
         own |= self.own
-        own["application_url"] = f"http://127.0.0.1:{self.cluster.web}/app/?appId={{application}}"
         rows = [
             {
                 "table": f"s.{name}",

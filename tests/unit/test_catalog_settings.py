@@ -81,14 +81,12 @@ def test_former_fields_of_tiers_name_those_in_their_place(tmp_path: Path, former
 
 
 def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
-    settings = (
-        SETTINGS + "tiers:\n  small: {tables_per_job: 50}\n  huge: {cores: 64, compute: {databricks: {a: 1}}}\n  x:\n"
-    )
+    settings = SETTINGS + "tiers:\n  small: {tables_per_job: 50}\n  huge: {cores: 64}\n  x:\n"
     file = row_file("{table: s.a, keys: [id], size: huge}")
     catalog = loaded(tmp_path, {"gddl.yaml": settings, "tables/a.yaml": file})
     assert catalog.tiers["small"] == TierSpec(tables_per_job=50)
     assert catalog.tiers["medium"] == DEFAULT_TIERS["medium"]
-    assert catalog.tiers["huge"] == TierSpec(cores=64, compute={"databricks": {"a": 1}})
+    assert catalog.tiers["huge"] == TierSpec(cores=64)
     assert catalog.tiers["x"] == TierSpec()
     assert [spec.size for spec in catalog.tables] == ["huge"]
 
