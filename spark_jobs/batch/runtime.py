@@ -22,7 +22,6 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.batch.totals import TaskOutcome
 from spark_jobs.discovery import (
-    DeepListings,
     FileStreamSource,
 )
 from spark_jobs.plan.source_limits import SourceLimits
@@ -252,7 +251,6 @@ class Runtime:
         files: the stream that gives tables over many tasks their new files; None: their folders are listed.
         engine: of every table, regardless of its tier; None: the tier's.
         bounds_of: by the name of a table over many tasks, what is worked on in the driver.
-        deep_listings: recent deep listings of a continuous job.
         follow: called with a table's name between its batches, so that what points to its versions follows.
         limits: of what the job reads from sources itself.
         stopped_by: name of the signal that asked the job to end; empty: none did. Tables end before their next step.
@@ -267,7 +265,6 @@ class Runtime:
     engine: Engine | None = None
     bounds_of: Callable[[str], TaskBounds] = usual_bounds
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    deep_listings: DeepListings = field(default_factory=DeepListings)
     follow: Callable[[str], None] = silent
     limits: SourceLimits = field(default_factory=SourceLimits)
     stopped_by: Callable[[], str] = str

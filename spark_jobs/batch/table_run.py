@@ -277,32 +277,22 @@ class TableRun:
         settling = Settling(after=after, wait=wait, is_whole=is_whole)
         return LandingLocation(storage=self.runtime.storage, landing=landing, dialect=self.dialect, settling=settling)
 
-    def discover(self, ledger: Ledger, *, brief: bool = False, wait: Wait = "never") -> Discovery:
+    def discover(self, ledger: Ledger, *, wait: Wait = "never") -> Discovery:
         """What waits.
 
         Args:
-            brief: in a continuous job, the newest files are enough between one poll far back and the next.
             wait: for files that may still be written; files of a stream always, for it notifies them once.
         """
         place = self._place(wait if self.notified is None else "always")
         if self.notified is not None:
             return discover_notified(place, ledger, self.runtime.clock(), self.notified)
-        options, now = self.job.options, self.runtime.clock()
-        if not brief or options.continuous is None or options.full_listing:
-            discovery = discover(place, ledger, now, full=options.full_listing)
-            is_plain = discovery.inference == CERTAIN and discovery.overtaken is None
-            if is_plain or self.source_load is None:
-                return discovery
-            # Changes from before a load by `gddl load` are captured for it.
-            return discover(replace(place, generations="one"), ledger, now, full=options.full_listing)
-        deep_listings = self.runtime.deep_listings
-        back = deep_listings.reach(place.root, now)
-        discovery = discover(place, ledger, now, back=back)
-        if back is None:
-            deep_listings.record(
-                place.root, discovery, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times
-            )
-        return discovery
+        full, now = self.job.options.full_listing, self.runtime.clock()
+        discovery = discover(place, ledger, now, full=full)
+        is_plain = discovery.inference == CERTAIN and discovery.overtaken is None
+        if is_plain or self.source_load is None:
+            return discovery
+        # Changes from before a load by `gddl load` are captured for it.
+        return discover(replace(place, generations="one"), ledger, now, full=full)
 
     @property
     def replayed_codes(self) -> tuple[str, ...]:
