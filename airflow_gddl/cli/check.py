@@ -566,12 +566,7 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     name = loaded.runner
     descriptor, settings = RUNNERS.get(name), loaded.runners.get(name, {})
     if descriptor.remote:
-        login = (
-            f"; `gddl deploy {name} --dry-run` tries the login"
-            if descriptor.deploy is not None and name in RUNNERS.referenced
-            else ""
-        )
-        yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
+        yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ))
     if descriptor.check:
         given = RunnerCheck(
             name=name,

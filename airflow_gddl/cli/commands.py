@@ -172,7 +172,7 @@ BUILT_IN: Mapping[str, Command] = {
     ),
     "eject": Command("airflow_gddl.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
     "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
-    "deploy": Command("airflow_gddl.cli.deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
+    "deploy": Command("airflow_gddl.cli.deploy:deploy", DEPLOY, "gddl deploy databricks", "tasks/deploy.md"),
     "catalog": Command("airflow_gddl.cli.schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
 }
 COMMANDS: ExtensionPoint[Command] = ExtensionPoint(

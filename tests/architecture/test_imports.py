@@ -224,7 +224,6 @@ ROOMS = {
     "airflow_gddl.runners.databricks.platform",
     "airflow_gddl.runners.databricks.workspace",
     "airflow_gddl.runners.emr_serverless.platform",
-    "airflow_gddl.runners.glue.jobs",
     "airflow_gddl.runners.glue.platform",
     "spark_jobs.job.metrics_file",
     "spark_jobs.sources.capture.engine_process",
