@@ -57,7 +57,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 
 _AIRFLOW = "Airflow's side reads it, no job that is given a table"
 _RESOLVED = "resolved, never written in a metadata row"
-_NAMES = "a name, or of several tables: tests/one_task/test_move.py, tests/unit/test_sources.py"
+_NAMES = "a name, or of several tables: tests/one_task/test_targets.py, tests/unit/test_sources.py"
 _TIME = "time passes for it: tests/spark/test_maintenance_histories.py"
 
 ALONE: Mapping[str, str] = {

@@ -31,7 +31,7 @@ VALUE = "x"
 def texts(tree: ast.Module) -> Iterator[str]:
     """The texts of a module that are no docstrings, with `VALUE` for what is filled in.
 
-    The name of a command alone, such as `gddl move`, is one where it is a remedy.
+    The name of a command alone, such as `gddl erase`, is one where it is a remedy.
     """
     passed = {id(k.value) for node in ast.walk(tree) if isinstance(node, ast.Call) for k in node.keywords
               if k.arg == "remedy"}  # fmt: skip
