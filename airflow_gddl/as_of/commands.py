@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from airflow_gddl.as_of.views import ViewPlan, renamed
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.job import Request, run_tables
-from airflow_gddl.cli.schema import DATABASE, SqlReaderName
 from airflow_gddl.cli.screen import Cell, count, counted, number_columns
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
@@ -30,32 +28,23 @@ from airflow_gddl.contract.consistent_cut import (
     chosen,
     cut_path,
     cut_tables,
-    of_moment,
     read_cut,
     require_name,
-    require_view,
     table_folder,
 )
 from airflow_gddl.contract.consistent_cut import cuts as all_cuts
-from airflow_gddl.contract.cut_views import drop_statements, view_statements
-from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.stores import open_store, remove_table
-from airflow_gddl.stores.delta_tables import table_version
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
 app = Group("All tables of a source as it had them at one commit: make, list, verify and drop such cuts.")
 _WAIT = 300.0
-
-
-class Target(StrEnum):
-    TABLES = "tables"
-    VIEWS = "views"
 
 
 class CutSchema(StrEnum):
@@ -68,22 +57,9 @@ At = Annotated[
     str,
     typer.Option("--at", metavar="MOMENT", help="latest, a time with its zone, or a position of the log (LSN, SCN)."),
 ]
-To = Annotated[Target, typer.Option("--to", help="What is made: Delta tables, or views in a catalog.")]
 Prefix = Annotated[
     str,
-    typer.Option(
-        "--prefix", metavar="NAME", help="Name of the cut: its tables are in the folder _as_of/NAME, views are NAME__*."
-    ),
-]
-ViewReader = Annotated[
-    SqlReaderName | None,
-    typer.Option("--reader", help="With --to views: print the statements for this engine; no catalog is asked."),
-]
-ViewDatabase = Annotated[
-    str,
-    typer.Option(
-        "--database", metavar="NAME", help="With --reader: of the views; {schema} stands for the source's schema."
-    ),
+    typer.Option("--prefix", metavar="NAME", help="Name of the cut: its tables are in the folder _as_of/NAME."),
 ]
 Again = Annotated[
     str, typer.Option("--again", metavar="NAME", help="Make the cut of this name again, and compare the two.")
@@ -103,12 +79,9 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
     source: Source = "",
     at: At = LATEST,
     table: options.Tables = None,
-    to: To = Target.TABLES,
     prefix: Prefix = "",
     again: Again = "",
     schema: Columns = CutSchema.THEN,
-    reader: ViewReader = None,
-    database: ViewDatabase = DATABASE,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: Wait = _WAIT,
@@ -119,21 +92,14 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
         _require_none(given, f"before {ctx.invoked_subcommand} would have no effect", "write it behind the subcommand")
         return
     if again:
-        which = [name for name in given if name in ("source", "at", "table", "schema", "to", "reader", "database")]
+        which = [name for name in given if name in ("source", "at", "table", "schema")]
         _require_none(which, "beside --again would have no effect", "leave it out: the cut that is repeated has it")
     cli = context.of(ctx)
-    if to is Target.TABLES:
-        which = [name for name in given if name in ("reader", "database")]
-        _require_none(which, "has an effect with --to views alone", "leave it out, or write --to views")
-    if reader is None:
-        which = [name for name in given if name == "database"]
-        _require_none(which, "has an effect with --reader alone", "catalogs have their own templates of databases")
     require_name(prefix)
     making = _Making(_Lake(cli, metadata, wait=wait), prefix, json=json)
     if again:
         making.repeat(again)
-    views = ViewPlan(reader="" if reader is None else reader.value, database=database) if to is Target.VIEWS else None
-    making.make(source, at, tuple(table or ()), schema, views)
+    making.make(source, at, tuple(table or ()), schema)
 
 
 @app.command(name="list")
@@ -144,46 +110,17 @@ def list_cuts(
     cli = context.of(ctx)
     loaded = metadata_folder.read(cli, metadata)
     cuts = list(all_cuts(open_store(cli.environ), loaded.roots.lake))
-    not_compared = {cut.name: _not_compared(cut, cli.environ) for cut in cuts}
     if json:
-        cli.screen.records({**codec.plain(cut), "not_compared": not_compared[cut.name]} for cut in cuts)
+        cli.screen.records(codec.plain(cut) for cut in cuts)
         return
     rows: list[list[Cell | str]] = [
         [cut.name, cut.source, cut.moment.shown, cut.made_at or Cell("unfinished", "yellow"),
-         "views" if cut.shows_views else "tables", count(len(cut.tables)),
+         count(len(cut.tables)),
          count(sum(one.rows or 0 for one in cut.tables)), count(sum(one.erased for one in cut.tables))]
         for cut in cuts
     ]  # fmt: skip
-    titles = ("cut", "source", "moment", "made at", "as")
+    titles = ("cut", "source", "moment", "made at")
     cli.screen.table([*titles, *number_columns("tables", "rows", "erased")], rows)
-    for cut in cuts:
-        for text in not_compared[cut.name].values():
-            cli.screen.say(f"{cut.name}: {text}", "yellow")
-
-
-def _not_compared(cut: Cut, environ: Mapping[str, str]) -> dict[str, str]:
-    """Tables of which it is not known whether their views still show the rows of their digests, and why."""
-    if cut.made_at is None:
-        return {}
-    return {one.table: text for one in cut.tables if (text := _since_compared(one, environ))}
-
-
-def _since_compared(table: CutTable, environ: Mapping[str, str]) -> str:
-    """Why it is not known whether a view still shows the rows of its digest; empty: it does, or it is a table."""
-    view = table.view
-    if view is None:
-        return ""
-    if not table.digest:
-        return f"{view.name} is not compared: keys were erased since"
-    try:
-        version = table_version(view.path, environ)
-    except GddlError as error:
-        return f"{view.name}: whether its history has changed can't be seen from here: {error.what}"
-    if version is None:
-        return f"{view.name} reads {view.path}, where no history is now"
-    if version == view.version:
-        return ""
-    return f"{view.name} was not compared since version {view.version} of its history, which has version {version} now"
 
 
 @app.command()
@@ -195,7 +132,7 @@ def verify(
     json: options.Json = False,
     wait: Wait = _WAIT,
 ) -> None:
-    """Compare the rows that a cut's tables or views have now with those that they were made with."""
+    """Compare the rows that a cut's tables have now with those that they were made with."""
     require_name(name)
     cli = context.of(ctx)
     lake = _Lake(cli, metadata, wait=wait)
@@ -204,7 +141,7 @@ def verify(
     outcome = lake.outcome(lake.specs_of(compared), ConsistentCut(cut=name, then="compare")) if compared else None
     results = {one.table: one for one in outcome.results} if outcome else {}
     found = Verified.of(compared, results)
-    known = change_cut(lake.store, lake.lake, name, lambda known: _compared(cut, known, found.versions))
+    known = read_cut(lake.store, lake.lake, name)
     found = replace(found, not_compared=tuple(one.table for one in known.tables if not one.digest))
     if json:
         cli.screen.record(found.plain(name))
@@ -222,7 +159,7 @@ def verify(
 
 @dataclass(frozen=True, kw_only=True)
 class Verified:
-    """What a comparison of a cut's tables and views with its document has found.
+    """What a comparison of a cut's tables with its document has found.
 
     Attributes:
         versions: of tables with the rows of the document, the version of what was read.
@@ -268,17 +205,6 @@ def _show_verified(cli: CliContext, name: str, found: Verified) -> None:
         )
 
 
-def _compared(cut: Cut, known: Cut, versions: Mapping[str, int]) -> Cut:
-    """The document with the versions of histories at which views were found equal."""
-    if known.begun_at != cut.begun_at:
-        return known
-    tables = (
-        replace(one, view=replace(one.view, version=versions[one.table])) if one.view and one.table in versions else one
-        for one in known.tables
-    )
-    return replace(known, tables=tuple(tables))
-
-
 @app.command()
 def drop(
     ctx: typer.Context,
@@ -288,32 +214,16 @@ def drop(
     json: options.Json = False,
     wait: Wait = _WAIT,
 ) -> None:
-    """Remove a cut: its tables, or its views from their catalogs, and its document."""
+    """Remove a cut: its tables, and its document."""
     require_name(name)
     cli = context.of(ctx)
     lake = _Lake(cli, metadata, wait=wait)
-    lake.require_specs(read_cut(lake.store, lake.lake, name))
     cut = change_cut(lake.store, lake.lake, name, lambda known: replace(known, made_at=None))  # unfinished from now on
-    left = lake.remove(cut)
-    printed = [text for one in cut.tables if one.view and not one.view.catalog for text in drop_statements(one.view)]
+    lake.remove(cut)
     if json:
-        views = {"statements": printed, "left": left} if cut.shows_views else {}
-        cli.screen.record({"cut": name, "tables": [one.table for one in cut.tables], **views})
+        cli.screen.record({"cut": name, "tables": [one.table for one in cut.tables]})
         return
-    for view in left:
-        cli.screen.warn(f"{view} was not there, or is another entry, which stays", "yellow")
-    kind = "view" if cut.shows_views else "table"
-    if printed:
-        said = "these statements remove its views; leave out those of a CREATE statement that failed or was never run: "
-        cli.screen.warn(f"{name} is no cut any more; {said}the name is another entry's")
-        _print(cli, printed)
-    else:
-        cli.screen.say(f"{name}: {counted(len(cut.tables) - len(left), kind)} removed")
-
-
-def _print(cli: CliContext, statements: Sequence[str]) -> None:
-    for statement in statements:
-        cli.screen.dictate(f"{statement};")
+    cli.screen.say(f"{name}: {counted(len(cut.tables), 'table')} removed")
 
 
 def _require_none(given: Sequence[str], why: str, remedy: str) -> None:
@@ -388,39 +298,13 @@ class _Lake:
             )
         return tuple(known[name] for name in names)
 
-    def require_specs(self, cut: Cut) -> None:
-        """Require the rows by which `remove` finds the catalogs of views.
-
-        Raises:
-            MetadataError: as `specs_of`.
-        """
-        self.specs_of(_registered(cut))
-
-    def remove(self, cut: Cut) -> list[str]:
-        """Remove the tables, each with its log last, or the views from their catalogs, and last the document: what is
-        left of a killed command can be dropped.
-
-        Returns:
-            names of views that were not there, or are other entries.
-
-        Raises:
-            typer.Exit: a view could not be dropped; the document stays.
-        """
-        registered = _registered(cut)
-        specs = self.specs_of(registered)
-        answers = self.run(specs, ConsistentCut(cut=cut.name, then="drop")) if specs else ()
+    def remove(self, cut: Cut) -> None:
+        """Remove the tables, each with its log last, and last the document: what is left of a killed command can be
+        dropped."""
         for one in cut.tables:
-            if one.view is None:
-                remove_table(self.store, join(self.lake, one.folder))
-                self.store.prune(join(self.lake, one.folder), self.lake)
+            remove_table(self.store, join(self.lake, one.folder))
+            self.store.prune(join(self.lake, one.folder), self.lake)
         self.store.delete(cut_path(self.lake, cut.name))
-        dropped = [job.answer(one)["dropped"] for one in answers]
-        return [require_view(one).name for one, done in zip(registered, dropped, strict=True) if not done]
-
-
-def _registered(cut: Cut) -> list[CutTable]:
-    """Tables whose views may be in a catalog."""
-    return [one for one in cut.tables if one.view is not None and one.view.catalog and one.view.path]
 
 
 class _Making:
@@ -430,20 +314,14 @@ class _Making:
         self.of, self.name, self.json = lake, name, json
         self.cli, self.loaded, self.store, self.lake = lake.cli, lake.loaded, lake.store, lake.lake
 
-    def make(self, source: str, at: str, names: Sequence[str], schema: CutSchema, views: ViewPlan | None) -> NoReturn:
-        """
-        Args:
-            views: to make; None: tables.
-        """
+    def make(self, source: str, at: str, names: Sequence[str], schema: CutSchema) -> NoReturn:
         asked = asked_moment(at)
         specs = self._of_source(source, names)
         self._require_free()
-        planned = {} if views is None else views.of(self.name, specs, self.loaded)
         looked = self.of.run(specs, ConsistentCut(at=at))
-        known = [codec.decode(CutFacts, answer) for one in looked for answer in job.answer(one)["facts"]]
-        facts = of_moment(asked, known)
+        facts = [codec.decode(CutFacts, answer) for one in looked for answer in job.answer(one)["facts"]]
         moment = chosen(asked, facts)
-        tables = cut_tables(self.name, facts, planned)
+        tables = cut_tables(self.name, facts)
         cut = Cut(
             name=self.name, source=source, asked=at, moment=moment, begun_at=self.cli.now().isoformat(), tables=tables,
             schema=schema.value,
@@ -460,11 +338,9 @@ class _Making:
         known = self.of.finished(name)
         specs = self.of.specs_of(known.tables)
         self._require_free()
-        views = renamed(known, self.name, self.loaded)
         tables = tuple(
             replace(
-                one, folder=table_folder(self.name, one.table), rows=None, digest="", columns={}, keys={}, erased=0,
-                view=views.get(one.table),
+                one, folder=table_folder(self.name, one.table), rows=None, digest="", columns={}, keys={}, erased=0
             )
             for one in known.tables
         )  # fmt: skip
@@ -525,9 +401,6 @@ class _Making:
             noted = self._change(cut, lambda known: self._noted(known, made))
             if first is not None:
                 _require_same(first, noted)
-            chosen_specs = self.of.specs_of(_registered(noted))
-            if chosen_specs:
-                self.of.run(chosen_specs, ConsistentCut(cut=cut.name, then="register"))
             return self._change(cut, lambda known: replace(known, made_at=self.cli.now().isoformat()))
         except BaseException:
             self.discard(cut)
@@ -564,13 +437,7 @@ class _Making:
 
         Args:
             known: as it is now: keys may have been erased from tables that were made first, or tables moved.
-
-        Raises:
-            RetriableError: `CUT_TABLE_CHANGED`: a key was erased while a view was proven.
         """
-        if stale := [one.table for one in known.tables if one.view is not None and one.view.is_stale]:
-            what = f"keys of {', '.join(stale)} were erased while the cut was made"
-            raise RetriableError("CUT_TABLE_CHANGED", what, remedy="make the cut again")
         by_folder = {one.folder: one for one in made}
         return replace(known, tables=tuple(self._made(one, by_folder[one.folder]) for one in known.tables))
 
@@ -582,37 +449,22 @@ class _Making:
 
     def _end(self, cut: Cut, uncompared: Sequence[str] = ()) -> NoReturn:
         if self.json:
-            printed = _printed(cut)
-            self.cli.screen.record({**codec.plain(cut), "statements": printed} if printed else cut)
+            self.cli.screen.record(cut)
         else:
             self._show(cut, uncompared)
         raise typer.Exit(context.OK)
 
     def _show(self, cut: Cut, uncompared: Sequence[str]) -> None:
-        place = "view" if cut.shows_views else "path"
         rows: list[list[Cell | str]] = [
-            [one.table, join(self.lake, one.folder) if one.view is None else one.view.name, count(one.rows),
-             one.commit_ts or ""]
+            [one.table, join(self.lake, one.folder), count(one.rows), one.commit_ts or ""]
             for one in cut.tables
         ]  # fmt: skip
-        printed = _printed(cut)
         same = f", with the rows of {cut.again}" if cut.again else ""
         if uncompared:
             same += f"; not compared: {', '.join(uncompared)}, of which keys were erased since"
-        kind = "view" if cut.shows_views else "table"
-        said = f"{cut.name}: {cut.source} as of {cut.moment.shown}, {counted(len(cut.tables), kind)}{same}"
-        if printed:
-            self.cli.screen.warn(f"{said}; these statements make them")
-            _print(self.cli, printed)
-            return
-        self.cli.screen.table(["table", place, *number_columns("rows"), "newest change"], rows)
+        said = f"{cut.name}: {cut.source} as of {cut.moment.shown}, {counted(len(cut.tables), 'table')}{same}"
+        self.cli.screen.table(["table", "path", *number_columns("rows"), "newest change"], rows)
         self.cli.screen.say(said, "green")
-
-
-def _printed(cut: Cut) -> list[str]:
-    """Statements that make the views that no job makes."""
-    views = [(one.view, one.columns) for one in cut.tables if one.view is not None and not one.view.catalog]
-    return [text for view, columns in views for text in view_statements(view, columns)]
 
 
 def _require_same(first: Cut, again: Cut) -> None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from airflow_gddl.capacity.day import ViewChange, changed_views
-from airflow_gddl.capacity.plan import Plan
+from airflow_gddl.capacity.plan import Plan, ViewChange, changed_views
 from airflow_gddl.cli.screen import Cell, Screen, counted, number_columns, safe
 from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codec import plain

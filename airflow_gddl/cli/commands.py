@@ -101,7 +101,7 @@ BUILT_IN: Mapping[str, Command] = {
         "airflow_gddl.onboarding.commands:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"
     ),
     "validate": Command("airflow_gddl.cli.init:validate", EVERYDAY, "gddl validate", "metadata.md"),
-    "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --mwaa-class mw1.medium", "cli.md#plan"),
+    "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --diff main", "cli.md#plan"),
     "simulate": Command(
         "airflow_gddl.simulate.commands:simulate",
         START,
@@ -121,11 +121,9 @@ BUILT_IN: Mapping[str, Command] = {
         "gddl explain --table shop.orders --key id=7",
         "operate.md#what-happened-to-a-row",
     ),
-    "query": Command("airflow_gddl.cli.schema:query", RUN, "gddl query --table shop.orders", "consumers.md"),
     "schema": Command(
         "airflow_gddl.cli.schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"
     ),
-    "views": Command("airflow_gddl.cli.schema:views", RUN, "gddl views --database sales", "consumers.md"),
     "errors": Command("airflow_gddl.cli.repair:app", EVERYDAY, "gddl errors list", "tasks/what-a-code-means.md"),
     "rebuild": Command(
         "airflow_gddl.cli.repair:rebuild",

@@ -262,15 +262,6 @@ class _View:
             raise typer.Exit(128 + signal.SIGINT) from stopped
 
 
-def status_lines(cli: CliContext, folder: str, names: Sequence[str]) -> list[StatusLine]:
-    """The named tables (all enabled ones when none is named), the most urgent first; problems are shown on standard
-    error.
-    """
-    now = cli.now().timestamp()
-    tables, _ = _View(cli, folder, tuple(names), TableQuery(), as_json=False).states(now)
-    return [line_of(one, now) for one in tables]
-
-
 def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:
     """The lake's state; rebuilt from run records if none is stored yet, or it was lost."""
     known = StateReader(roots.lake, clock, environ=cli.environ).read()

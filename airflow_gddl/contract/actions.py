@@ -344,18 +344,8 @@ class ConsistentCut(Asked):
     """The moment that is asked for; empty: the table is made."""
     cut: str = ""
     """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
-    then: Literal["make", "register", "compare", "drop"] = "make"
-    """What is done with the table of the cut: make the table, or prove its view; make the view in its catalog; compare
-    the table, or the view, with its digest; drop the view."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Die(Asked):
-    """Kill the process of the job while it loads, as a machine that is lost would. Only a lake that `gddl check
-    --platform` has made can be asked for it, and no row, command or variable asks."""
-
-    in_driver: ClassVar[bool] = True
-    name: Literal["die"] = _named("die")
+    then: Literal["make", "compare"] = "make"
+    """What is done with the table of the cut: make it, or compare it with its digest."""
 
 
 Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
@@ -367,7 +357,7 @@ Keyed = Erase | Explain | ResyncRows
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
     | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply
-    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut | Die
+    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}
 """The actions by name."""

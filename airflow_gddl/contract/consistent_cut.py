@@ -12,13 +12,12 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
-from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
 from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, log_of_text, place_in
@@ -29,7 +28,7 @@ CutKind = Literal["log", "time"]
 LATEST = "latest"
 UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
 LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
-VIEWS_CODE, SAME_CODE = "CUT_VIEWS_UNSUPPORTED", "CUT_NOT_SAME"
+SAME_CODE = "CUT_NOT_SAME"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
 _BEFORE_ALL = ""
@@ -62,7 +61,7 @@ class FoundPlaces:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierLoad:
-    """A full load before the newest one, with what is proven of the changes after it; see `CutFacts`."""
+    """A full load; see `CutFacts`."""
 
     generation: int
     least: str
@@ -95,9 +94,6 @@ class CutFacts:
         parts: of the log in which the commits are, such as a database of SQL Server; empty: it has one, or no commit is
             known.
         keys: see `key_forms`.
-        earlier: full loads before that are known, newest first.
-        unknown: of which ones nothing is known, and why; empty: of none.
-        again: `least` of the next full load that is known; empty: this is the newest.
     """
 
     table: str
@@ -120,9 +116,6 @@ class CutFacts:
     keys: Mapping[str, str] = field(default_factory=dict)
     found: FoundPlaces = field(default_factory=FoundPlaces)
     loaded_at: str = ""
-    earlier: tuple[EarlierLoad, ...] = ()
-    unknown: str = ""
-    again: str = ""
     shard: str = ""
 
     @property
@@ -131,22 +124,8 @@ class CutFacts:
         return titled(self.table, self.shard)
 
     @property
-    def loads(self) -> tuple[CutFacts, ...]:
-        """Facts by each full load that is known, newest first."""
-        nexts = (self.least, *(one.least for one in self.earlier))
-        return (self, *(self._by(load, again) for load, again in zip(self.earlier, nexts, strict=False)))
-
-    @property
     def start(self) -> CutStart:
         return CutStart(generation=self.generation, batch=self.batch, least=self.least)
-
-    def _by(self, load: EarlierLoad, again: str) -> CutFacts:
-        until = LOGS[self.log].until(load.complete) if self.kind == "log" else load.complete
-        return replace(
-            self, generation=load.generation, least=load.least, above=load.above, loaded_at=load.loaded_at,
-            number=load.number, complete=load.complete, until=until, whole=False, lacking="", newest=None,
-            known_at=None, earlier=(), again=again,
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,18 +157,17 @@ class CutTable:
     """One table of a cut.
 
     Attributes:
-        folder: of the made table, below the lake; nothing is there of a view.
+        folder: of the made table, below the lake.
         generation, batch, least: see `CutFacts`; 0 and empty of a table with several sources.
         shards: by source, the same of each, of a table with several; empty: it has one.
         version: of the change table from which on it was made.
         sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load. Sequences of
             several sources do not compare: None.
         rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
-        columns: its columns with their SQL types, of the made table or view.
+        columns: its columns with their SQL types, of the made table.
         keys: see `key_forms`; empty: not known.
         erased: rows that erasures have removed from it.
         erasing: hashes of keys that are being erased, whose rows are counted already.
-        view: in place of a table; None: it is a table.
     """
 
     table: str
@@ -206,11 +184,10 @@ class CutTable:
     keys: Mapping[str, str] = field(default_factory=dict)
     erased: int = 0
     erasing: tuple[str, ...] = ()
-    view: CutView | None = None
     shards: Mapping[str, CutStart] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, name: str, facts: Sequence[CutFacts], view: CutView | None = None) -> CutTable:
+    def of(cls, name: str, facts: Sequence[CutFacts]) -> CutTable:
         """The table of a cut of this name, which is not made yet.
 
         Args:
@@ -220,7 +197,7 @@ class CutTable:
         start = starts.pop("", _OF_SHARDS)
         return cls(
             table=first.table, folder=table_folder(name, first.table), generation=start.generation, batch=start.batch,
-            version=first.version, least=start.least, keys=first.keys, view=view, shards=starts,
+            version=first.version, least=start.least, keys=first.keys, shards=starts,
         )  # fmt: skip
 
     @property
@@ -232,15 +209,14 @@ class CutTable:
 _OF_SHARDS = CutStart(generation=0, batch=0)
 
 
-def cut_tables(name: str, facts: Iterable[CutFacts], views: Mapping[str, CutView]) -> tuple[CutTable, ...]:
+def cut_tables(name: str, facts: Iterable[CutFacts]) -> tuple[CutTable, ...]:
     """The tables of a cut, which are not made yet.
 
     Args:
-        facts: see `of_moment`; those of sources of one table side by side.
-        views: by table, where views are made.
+        facts: those of sources of one table side by side.
     """
     by_table = itertools.groupby(facts, key=lambda one: one.table)
-    return tuple(CutTable.of(name, tuple(those), views.get(table)) for table, those in by_table)
+    return tuple(CutTable.of(name, tuple(those)) for _, those in by_table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,18 +242,6 @@ class Cut:
 
     def of(self, table: str) -> CutTable | None:
         return next((one for one in self.tables if one.table == table), None)
-
-    @property
-    def shows_views(self) -> bool:
-        """Whether views were made of it, and no tables."""
-        return any(one.view is not None for one in self.tables)
-
-
-def require_view(table: CutTable) -> CutView:
-    """The view of a table of a cut that has one."""
-    if table.view is None:
-        raise ValueError(table.table)
-    return table.view
 
 
 def cuts_folder(lake: str) -> str:
@@ -359,22 +323,6 @@ def asked_moment(text: str) -> AskedMoment:
     return AskedMoment(text=text, time=time)
 
 
-def of_moment(asked: AskedMoment, facts: Sequence[CutFacts]) -> tuple[CutFacts, ...]:
-    """The facts by the full load of each table that the moment comes after, the newest that had read its last row by
-    then; without one, by the oldest that is known. The latest moment comes after the newest."""
-    if asked.time is None and asked.position is None:
-        return tuple(facts)
-    reached = _reached(facts)
-    return tuple(_of_moment(asked, one, reached) for one in facts)
-
-
-def _of_moment(asked: AskedMoment, facts: CutFacts, reached: str) -> CutFacts:
-    loads = facts.loads
-    if asked.position is not None:  # it is one of the newest log
-        loads = tuple(one for one in loads if one.number == facts.number)
-    return next((one for one in loads if _is_after_load(asked, one, reached)), loads[-1])
-
-
 def _reached(facts: Iterable[CutFacts]) -> str:
     """Where the log was at the time that is asked for, or behind: the last place of a change that was committed by
     then."""
@@ -401,7 +349,7 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     """The moment that is asked for, once it is sure that each table can be shown as of it.
 
     Args:
-        facts: see `of_moment`.
+        facts: of each table.
 
     Raises:
         FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_MOMENT_AMBIGUOUS`, `CUT_BEFORE_LOAD`, with the
@@ -535,23 +483,9 @@ def _require_complete(asked: AskedMoment, facts: Sequence[CutFacts], holds: Call
     """Refuse the cut for tables that are not known to be complete until the moment.
 
     Raises:
-        FatalError: `CUT_BEFORE_LOAD`: a table was loaded again behind the moment; `CUT_NOT_COMPLETE`.
+        FatalError: `CUT_NOT_COMPLETE`.
     """
-    remedy = "take a moment of those that are known"
-    _refuse(LOAD_CODE, asked, facts, lambda one: _between(one) if one.again and not holds(one) else "", remedy)
     _refuse(INCOMPLETE_CODE, asked, facts, lambda one: "" if holds(one) else _incomplete(one))
-
-
-def _between(one: CutFacts) -> str:
-    """Which moments are known, where the one that is asked for is between two full loads."""
-    return (
-        f"it was loaded again after the moment: known from {_shown(one, one.least)} until {_shown(one, one.until)}, "
-        f"by generation {one.generation}, and again from {_shown(one, one.again)} on{_unknown(one)}"
-    )
-
-
-def _unknown(one: CutFacts) -> str:
-    return f"; of other full loads nothing is known ({one.unknown})" if one.unknown else ""
 
 
 def _incomplete(one: CutFacts) -> str:
@@ -578,7 +512,7 @@ def _if_unloaded(one: CutFacts, until: str) -> str:
     by = f", by {one.loaded_at} at the latest" if one.loaded_at else ""
     return (
         f"its full load was read until {_shown(one, one.least)}{by}, so that nothing earlier than that is known of its "
-        f"rows{_unknown(one)}"
+        f"rows"
     )
 
 

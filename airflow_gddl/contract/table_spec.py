@@ -302,7 +302,7 @@ class TableSpec:
     exclude_columns: tuple[str, ...] = ()
     """These columns never reach the lake."""
     published: tuple[str, ...] = ("*",)
-    """Columns of views for consumers; `*`: all that are not technical. `[]`: no view."""
+    """Columns that consumers see; `*`: all that are not technical."""
     mask: Mapping[str, MaskMethod] = field(default_factory=dict)
     """Column to `hmac` (keyed hash of the text), `hash` (SHA-256, which can be guessed) or `null`, before the first
     write."""

@@ -118,8 +118,8 @@ def _closed(open_: dict[str, None], root: str) -> list[str]:
 
 _UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
 _LAKE_ROWS = f"{FOLDER}/{LAKE_FILE}"
-# Besides the folders that are read: JSON Schemas, and what `gddl onboard` proposed last.
-_KNOWN = (FILE, *FOLDERS, "schema", "onboarding")
+# Besides the folders that are read: JSON Schemas.
+_KNOWN = (FILE, *FOLDERS, "schema")
 
 
 @dataclass(frozen=True)

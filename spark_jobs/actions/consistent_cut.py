@@ -12,13 +12,11 @@ from airflow_gddl.contract.consistent_cut import (
     AMBIGUOUS_CODE,
     CHANGES_CODE,
     LOAD_CODE,
-    SAME_CODE,
     Cut,
     CutStart,
     CutTable,
     key_forms,
     read_cut,
-    require_view,
 )
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
@@ -35,22 +33,13 @@ from spark_jobs.actions.consistent_cut_rows import (
     scanned,
     unplaced_truncates,
 )
-from spark_jobs.actions.consistent_cut_views import (
-    compared,
-    is_registered,
-    planned_view,
-    registered,
-    require_equal,
-    unregistered,
-)
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import last_cut
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.view_rows import ViewRule
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.held_rows import held, shown
+from spark_jobs.tables.held_rows import held
 
 if TYPE_CHECKING:
     from spark_jobs.tables.delta_tables import Tables
@@ -60,7 +49,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Say what is known of the table, or make it as of the moment of a cut; in the result's details, under a name.
 
     Raises:
-        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_MOMENT_AMBIGUOUS`, `CUT_VIEWS_UNSUPPORTED`.
+        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_MOMENT_AMBIGUOUS`.
         RetriableError: `TABLE_BUSY`, `CUT_TABLE_CHANGED`.
     """
     asked = run.job.options.asked(ConsistentCut)
@@ -80,24 +69,14 @@ def _make(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
     return {"table": codec.plain(_made(run, cut, entry))}
 
 
-def _register(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
-    registered(run, cut, entry)
-    return {}
-
-
-def _drop(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
-    return {"dropped": unregistered(run, cut, entry)}
-
-
 def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
-    """What the table, or the view, holds now, to be compared with the document.
+    """What the table holds now, to be compared with the document.
 
     Raises:
-        FatalError: `CUT_NOT_SAME`: the view reads another history, or its catalog lacks it; the catalog's code;
-            `TABLES_MISSING`.
+        FatalError: `TABLES_MISSING`.
     """
     try:
-        return _held(run, cut, entry)
+        return _held(run, entry)
     except FileNotFoundError as error:
         what = f"files of {run.spec.table} in the cut {cut.name} are missing: {error}"
         raise FatalError(
@@ -105,29 +84,19 @@ def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
         ) from error
 
 
-def _held(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
-    context = run.context()
-    if entry.view is None:
-        path = join(run.job.roots.lake, entry.folder)
-        found = held(tables_of(context, path), path)
-    else:
-        if entry.view.path != run.layout.history:
-            what = f"the history of {run.spec.table} is at {run.layout.history} now; the view reads {entry.view.path}"
-            raise FatalError(SAME_CODE, what, where=run.spec.table, remedy="drop the cut, and make it again")
-        if entry.view.catalog and not is_registered(run, cut, entry):
-            what = f"the catalog {entry.view.catalog} has no view {entry.view.name} of this cut: dropped, or replaced"
-            raise FatalError(SAME_CODE, what, where=run.spec.table, remedy="drop the cut, and make it again")
-        found = shown(tables_of(context, entry.view.path), ViewRule.of(entry.view, entry.columns))
+def _held(run: TableRun, entry: CutTable) -> dict[str, Any]:
+    path = join(run.job.roots.lake, entry.folder)
+    found = held(tables_of(run.context(), path), path)
     return {"rows": found.rows, "digest": found.digest, "version": found.version}
 
 
 _ACTIONS: Mapping[str, Callable[[TableRun, Cut, CutTable], dict[str, Any]]] = {
-    "make": _make, "register": _register, "compare": _compare, "drop": _drop,
+    "make": _make, "compare": _compare,
 }  # fmt: skip
 
 
 def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
-    """Write the table, in one commit, or prove the view, once what goes into it is proven to be whole."""
+    """Write the table, in one commit, once what goes into it is proven to be whole."""
     context, path = run.context(), join(run.job.roots.lake, entry.folder)
     tables = tables_of(context, run.layout.changes)
     version = tables.existing(run.layout.changes).log.version
@@ -139,8 +108,6 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     schema, included = parts[0].schema, [part.included for part in parts]
     others = (one.ledger().state for shard, one in runs.items() if shard not in entry.starts)
     columns = columns_of(((part.included, part.state) for part in parts), others, schema, now=cut.schema == "now")
-    if entry.view is not None:
-        return _proven(run, cut, planned_view(run, entry, included[0], columns), included[0], version)
     remove_table(run.runtime.storage, path)  # of a command that was killed
     made = make(tables, run.layout.changes, path, [one.rule for one in included], columns, context.tier)
     run.report("replica", rows=made.rows)
@@ -190,7 +157,7 @@ def _part(run: TableRun, cut: Cut, start: CutStart, tables: Tables) -> _Part:
     schema = replace(run.context().stored_schema(state), swept=start.generation)
     rule = CutRule(
         schema=as_of(schema, cut.moment, start.generation), kind=cut.moment.kind, bound=cut.moment.bound,
-        generation=start.generation, least=start.least, is_newest=start.generation >= state.generation,
+        generation=start.generation, least=start.least
     )  # fmt: skip
     included = scanned(tables, run.layout.changes, rule)
     _require_whole(run, state, included)
@@ -199,25 +166,6 @@ def _part(run: TableRun, cut: Cut, start: CutStart, tables: Tables) -> _Part:
         remedy = "the source's clock went back then, or its times are not those of commits: take another moment"
         raise FatalError(AMBIGUOUS_CODE, what, where=run.layout.changes, remedy=remedy)
     return _Part(state, schema, included)
-
-
-def _proven(run: TableRun, cut: Cut, entry: CutTable, included: Included, version: int) -> CutTable:
-    """The entry of a view, once the history was found to have the rows that the table would have.
-
-    Args:
-        version: of the change table.
-    """
-    view = require_view(entry)
-    tables = tables_of(run.context(), run.layout.changes, view.path)
-    found = compared(tables, run.layout.changes, entry, included.rule)
-    run.report("history", rows=found.shown.rows)
-    _require_still_wanted(run, cut, "", version)
-    require_equal(run, found)
-    rows = found.shown
-    return replace(
-        entry, rows=rows.rows, digest=rows.digest, sequence=included.sequence, commit_ts=included.commit_ts,
-        keys=key_forms(run.spec), view=replace(view, version=rows.version),
-    )  # fmt: skip
 
 
 def _require_still_wanted(run: TableRun, cut: Cut, path: str, version: int) -> None:
@@ -269,7 +217,6 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
             CHANGES_CODE,
         ),
         "from before the moment are archived: no file held them at a reload": (included.archived, CHANGES_CODE),
-        "were committed before the moment, and came with a later full load": (included.later, LOAD_CODE),
         "were read from the source again by a resync, later than their place says": (included.resynced, LOAD_CODE),
     }
     for why, (count, code) in reasons.items():
@@ -277,7 +224,7 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
             remedy = "take a later moment, or leave the table out, by --table"
             raise FatalError(code, f"{run.title}: {count} changes {why}", where=run.layout.changes, remedy=remedy)
     cut = last_cut(run.runtime.storage, run.layout.state)
-    oldest = included.oldest_excluded or (None if included.rule.is_newest else "")  # a later load may have no row
+    oldest = included.oldest_excluded
     if cut is not None and oldest is not None and oldest <= cut.at:
         what = f"{run.title}: changes_retention has removed changes ({cut.at}) that were superseded after the moment"
         remedy = "take a later moment; a longer changes_retention keeps changes for later cuts"

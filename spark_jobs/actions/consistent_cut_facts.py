@@ -33,10 +33,9 @@ from airflow_gddl.contract.consistent_cut import (
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, place_in
+from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, number_in, place_in
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.consistent_cut_loads import KnownTable, by_any_clock, place_of_files, place_of_snapshot
 from spark_jobs.actions.consistent_cut_rows import VOID, least, most, sources_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import (
@@ -54,7 +53,7 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import FileEntry, TableState
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, OWN_COMMIT, place_in_log
 from spark_jobs.plan.sharding import rebuild_of, refreshed
-from spark_jobs.plan.source_snapshots import UNREAD_LOG, KnownSnapshots, is_alone, is_whole, text_of
+from spark_jobs.plan.source_snapshots import UNREAD_LOG, KnownSnapshots, SnapshotRun, is_alone, is_whole, text_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.order import ARCHIVED, gddl_fields
 from spark_jobs.sources import LogEnd, reader_of
@@ -83,6 +82,29 @@ _NOTHING = ""
 """A bound before every place."""
 _NO_NEWER = "it has no newer change, and its source no newer row of a heartbeat"
 _NO_NEWER_OF_SHARD = "it has no newer change; a heartbeat says nothing of a table of several sources"
+
+
+def by_any_clock(moment: str | None) -> str:
+    """When a load had ended by every clock, where one has said when it ended; ISO 8601 UTC, empty: not known."""
+    return iso(moment_of(moment) + timedelta(seconds=DELIVERY_SECONDS)) if moment else ""
+
+
+def place_of_files(modified: str) -> str:
+    """When a load had ended whose newest file was modified then, as a commit time that is a place."""
+    return time_place(datetime.fromisoformat(by_any_clock(modified)))
+
+
+def place_of_snapshot(snapshot: SnapshotRun, log: LogName) -> EarlierLoad:
+    """The full load that a snapshot of Debezium is, as if its rows were those of its place (`SourceLog.is_exact`).
+
+    Nothing of it says how far it is complete.
+    """
+    position = snapshot.position
+    least = place_in_log(position) if LOGS[log].is_own else epoch_of(position) + position.rpartition(".")[2]
+    return EarlierLoad(
+        generation=snapshot.generation, least=least, complete="", above=position, number=number_in(position),
+        loaded_at=by_any_clock(snapshot.since),
+    )  # fmt: skip
 
 
 def tables_of(context: TableContext, *paths: str) -> Tables:
@@ -255,10 +277,6 @@ class _Gaps:
     listed_at: datetime
     floors: tuple[tuple[str, str], ...]
 
-    @property
-    def lowest(self) -> str | None:
-        return min((floor for floor, _ in self.floors), default=None)
-
 
 @dataclass(frozen=True)
 class _Known:
@@ -284,24 +302,15 @@ class _Known:
         listed_at = run.runtime.clock()
         gaps = _Gaps(listed_at=listed_at, floors=tuple(self._gaps()))
         end = self._end(log, beats, why, gaps)
-        earlier, unknown = self._earlier(gaps)
         version = self.context.engine.tables.version(run.layout.changes)
         return CutFacts(
             table=run.spec.table, kind=self.kind, generation=state.generation, batch=state.batch, version=version or 0,
             complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=load.least,
             above=load.above, loaded_at=load.loaded_at, newest=state.max_commit_ts, known_at=end.known_at,
-            number=load.number, log=self.log, connector=connector, earlier=earlier, unknown=unknown,
+            number=load.number, log=self.log, connector=connector,
             parts=_parts(state.snapshots, None if beats is None else beats.known), keys=key_forms(run.spec),
             shard=run.shard,
         )  # fmt: skip
-
-    def _earlier(self, gaps: _Gaps) -> tuple[tuple[EarlierLoad, ...], str]:
-        if self.state.generation <= 1:
-            return (), ""
-        known = KnownTable(
-            run=self.run, ledger=self.ledger, kind=self.kind, log=self.log, lowest=gaps.lowest, before=self._before
-        )
-        return known.earlier(tables_of(self.context, self.run.layout.changes))
 
     def _connector(self) -> str:
         """The one of Debezium's connectors whose events the table has, in one partition of a topic.

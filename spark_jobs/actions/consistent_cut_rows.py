@@ -74,7 +74,6 @@ class CutRule:
     Attributes:
         schema: with the truncates of the cut alone.
         generation: that the cut begins with; `least`: when its full load was read; see `CutFacts`.
-        is_newest: no later full load is known.
     """
 
     schema: TableSchema
@@ -82,7 +81,6 @@ class CutRule:
     bound: str
     generation: int
     least: str = ""
-    is_newest: bool = True
 
     @property
     def shard(self) -> str | None:
@@ -91,11 +89,9 @@ class CutRule:
 
     def lacks_archived(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
         """Mask of changes that a reload has archived, and that the cut may need; by commit time, nothing tells which of
-        them the full load has read. Nothing tells which full load archived rows are of, either."""
+        them the full load has read."""
         archived, of_load = pc.equal(gddl["generation"], ARCHIVED), pc.equal(gddl["op"], "R")
         needed = pc.fill_null(self.before(gddl), True)
-        if not self.is_newest:
-            return pc.and_(archived, pc.or_(of_load, needed))
         archived = pc.and_(archived, pc.invert(of_load))
         if self.kind == "log":
             needed = pc.and_(needed, pc.fill_null(pc.greater_equal(gddl["sequence"], self.least), True))
@@ -153,7 +149,7 @@ class Included:
     Attributes:
         changes: their number; `sequence`, `commit_ts`: the newest of them, text and ISO 8601 UTC; None: none.
         schemas: column sets that they came with, see `TableState.schemas`.
-        unplaced: changes without a place; `later`: those before the bound that belong to a later generation;
+        unplaced: changes without a place;
             `resynced`: those in files that a job has read from the source again; `archived`: see `CutRule`.
         highest, lowest: of texts that order the changes of the newest generation, the last of the cut's, and the first
             of the others; None: none, or they are no texts.
@@ -167,7 +163,6 @@ class Included:
     commit_ts: str | None = None
     schemas: frozenset[int] = frozenset()
     unplaced: int = 0
-    later: int = 0
     resynced: int = 0
     archived: int = 0
     highest: str | None = None
@@ -268,7 +263,7 @@ def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     return Included(
         rule=rule, changes=total("changes"), sequence=most(parts, "sequence"), commit_ts=most(parts, "commit_ts"),
         schemas=frozenset(number for part in parts for number in part["schemas"]), unplaced=total("unplaced"),
-        later=total("later"), resynced=total("resynced"), archived=total("archived"), highest=most(parts, "highest"),
+        resynced=total("resynced"), archived=total("archived"), highest=most(parts, "highest"),
         lowest=least(parts, "lowest"), oldest_excluded=least(parts, "oldest"),
     )  # fmt: skip
 
@@ -294,7 +289,6 @@ class _Scan:
             "commit_ts": _iso(pc.max(mine["commit_ts"])),
             "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
             "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(_are_loaded(gddl)))),
-            "later": _count(pc.and_(pc.fill_null(before, False), pc.greater(gddl["generation"], self.rule.generation))),
             "resynced": _count(pc.is_in(mine["source_file"], value_set=pa.array(again, pa.string()))),
             "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))), "highest": highest, "lowest": lowest,
         }).encode()  # fmt: skip

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import RunWarning
     from airflow_gddl.contract.spec import TableSpec
-    from spark_jobs.batch.merge import MergedBatch
     from spark_jobs.batch.session import TableSession
     from spark_jobs.batch.table_run import TableRun
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 class Feature:
     """What a feature does at these points; this one: nothing."""
 
-    def after_commit(self, table: TableSession, merged: MergedBatch) -> None:
+    def after_commit(self, table: TableSession) -> None:
         """After a batch is in the ledger."""
 
     def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do

@@ -252,21 +252,17 @@ class Ledger:
             if row.state == "unreadable" and row.generation >= current and dismissed.get(path) != row.fingerprint
         )  # fmt: skip
 
-    def given_up(self, kind: FileKind, since: int | None = None) -> tuple[str, ...]:
+    def given_up(self, kind: FileKind) -> tuple[str, ...]:
         """Files of a kind that could not be read and that a user has dismissed, sorted; what they hold is missing until
-        another version comes, or a newer full load.
-
-        Args:
-            since: of this generation and later ones; None: of the current one, which is the newest.
-        """
-        current, dismissed = self.state.generation if since is None else since, self._seen.dismissed
+        another version comes, or a newer full load."""
+        dismissed = self._seen.dismissed
         if not dismissed:
             return ()
         rows = self.entries()
         return tuple(
             path for path, fingerprint in sorted(dismissed.items())
             if (row := rows.get(path)) is not None and row.state == "unreadable" and row.fingerprint == fingerprint
-            and row.kind == kind and row.generation >= current
+            and row.kind == kind and row.generation >= self.state.generation
         )  # fmt: skip
 
     def all_entries(self) -> Mapping[str, FileEntry]:

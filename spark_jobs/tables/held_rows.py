@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,9 @@ import pyarrow as pa
 
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.history import BOUNDS
 from spark_jobs.rules.row_digest import rows_digest, together
-from spark_jobs.rules.view_rows import ViewRule
-from spark_jobs.tables.delta_tables import Tables, TableSnapshot
-from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
+from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.table_rows import Source, by_file, without_places
 
 HISTORY, _TABLE = "history", "table"
 
@@ -53,39 +51,10 @@ def held(tables: Tables, path: str) -> HeldRows:
     return HeldRows.of(reports, snapshot.log.version)
 
 
-def shown(tables: Tables, rule: ViewRule, of_key: Callable[[pa.Table], pa.Table] | None = None) -> HeldRows:
-    """The rows of a view of a cut.
-
-    Args:
-        of_key: those of a key among some rows; sent to tasks. None: no key is asked for.
-    """
-    snapshot = tables.existing(rule.view.path)
-    keys = pa.schema([rule.columns.field(name) for name in rule.view.keys])
-    reports = by_key(tables, {HISTORY: versions(snapshot, rule)}, keys, _Shown(rule, of_key))
-    return HeldRows.of([json.loads(report) for report in reports], snapshot.log.version)
-
-
-def versions(snapshot: TableSnapshot, rule: ViewRule) -> Source:
-    """The versions of a history that began before the bound of a view."""
-    return Source.of(snapshot, rule.began, [*rule.columns.names, *BOUNDS])
-
-
 @dataclass(frozen=True)
 class _Held:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
         return report_of(rows[_TABLE])
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """Sent to tasks."""
-
-    rule: ViewRule
-    of_key: Callable[[pa.Table], pa.Table] | None
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        found = self.rule.rows(rows[HISTORY])
-        return report_of(found, of_key=0 if self.of_key is None else self.of_key(found).num_rows)
 
 
 def report_of(rows: pa.Table, **others: Any) -> bytes:

@@ -343,9 +343,6 @@ def test_details_from_the_lake(site: Site, users: dict[str, dict[str, str]]) -> 
         ("tags", "array<string>"),
     ]
     assert [one["version"] for one in body["replica"]["found"]["versions"]] == [0]
-    queries = {one["reader"]: one["query"] for one in body["queries"]["found"]}
-    assert list(queries) == ["Spark", "Databricks", "Athena", "DuckDB", "Python", "Polars"]
-    assert queries["Spark"] == f"SELECT\n  `id`,\n  `tags`\nFROM delta.`{folder / 'good'}`;\n"
     held = site.client.get("/api/v1/table/quarantine?name=shop.good", headers=users["admin"]).json()["found"]
     assert (held["unresolved"], held["codes"]) == (1, {"C": 1})
     assert held["rows"][0]["values"] == [{"name": "", "value": "<img src=x onerror=alert(1)>", "hidden": False}]

@@ -214,7 +214,6 @@ def test_jobs_read_what_airflow_s_environment_can_not(lacking: Site, users: dict
     lake = get("lake", "shop.t")
     assert [column["name"] for column in lake["replica"]["found"]["columns"]] == ["id", "v", "_gddl", "seq"]
     assert lake["replica"]["found"]["version"] == lake["replica"]["found"]["versions"][0]["version"]
-    assert lake["queries"]["found"]
     quarantine = get("quarantine", "shop.t")["found"]
     assert (quarantine["codes"], quarantine["unresolved"]) == ({"OP_UNKNOWN": 1}, 1)
     assert values(quarantine["rows"][0]["values"])["v"] == PERSONAL

@@ -17,10 +17,8 @@ from airflow_gddl.contract.consistent_cut import (
     chosen,
     cut_path,
     cut_tables,
-    of_moment,
     table_folder,
 )
-from airflow_gddl.contract.cut_views import CutView
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -52,19 +50,12 @@ class Cuts:
         answers = [self._answer(spec, ConsistentCut(at=at))["facts"] for spec in self.specs]
         return [codec.decode(CutFacts, one) for answer in answers for one in answer]
 
-    def make(self, name: str, at: str = "latest", reader: str = "", **fields: Any) -> Cut:
-        """
-        Args:
-            reader: of views; empty: tables are made.
-        """
-        facts = of_moment(asked_moment(at), self.facts(at))
-        return self.made(name, chosen(asked_moment(at), facts), facts, asked=at, reader=reader, **fields)
+    def make(self, name: str, at: str = "latest", **fields: Any) -> Cut:
+        facts = self.facts(at)
+        return self.made(name, chosen(asked_moment(at), facts), facts, asked=at, **fields)
 
-    def made(
-        self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, reader: str = "", **fields: Any
-    ) -> Cut:
-        views = {one.table: CutView(name=f"s.{name}__{one.table[2:]}", reader=reader) for one in facts}
-        tables = cut_tables(name, facts, views if reader else {})
+    def made(self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, **fields: Any) -> Cut:
+        tables = cut_tables(name, facts)
         return self._written(
             Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
         )

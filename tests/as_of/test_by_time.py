@@ -273,25 +273,6 @@ def test_a_file_with_times_of_statements_alone_refuses_the_table(lake: Lake, ser
     assert refused(lake, at(20).isoformat(), ORDERS)[0] == "CUT_TRANSACTIONS_UNKNOWN"
 
 
-def test_a_table_that_was_loaded_again_has_cuts_of_each_load(lake: Lake, service: Service) -> None:
-    service.load(ACCOUNTS, {1: 1}, loaded=at(100))
-    lake.done(replace(ACCOUNTS, sweep_after="0s", sweep_limit=1.0))
-    service.change(ACCOUNTS, [(at(1000), "U", 1, 2)])
-    stamp(lake.landing(ACCOUNTS) / "20240101-000000003.parquet", at(1001))
-    lake.done(ACCOUNTS)
-    cuts = cuts_of(lake, ACCOUNTS)
-    before = cuts.make("before", at(5).isoformat())
-    assert (before.tables[0].generation, cuts.rows(before, "s.accounts")) == (1, rows_of({1: 80, 2: 120}))
-    for time in (7, 100, 399):
-        code, message = refused(lake, at(time).isoformat(), ACCOUNTS)
-        assert code == "CUT_BEFORE_LOAD"
-        known = f"until {at(7).isoformat(timespec='microseconds')}, by generation 1, and again from "
-        assert known + at(400).isoformat(timespec="microseconds") in message
-    for time in (400, 999):
-        cut = cuts.make(f"later_{time}", at(time).isoformat())
-        assert (cut.tables[0].generation, cuts.rows(cut, "s.accounts")) == (2, rows_of({1: 1}))
-
-
 def test_a_table_without_a_file_of_a_full_load_is_refused(lake: Lake) -> None:
     Service(lake).change(ORDERS, [(at(1), "I", 1, 10), (at(2), "I", 2, 10)])
     lake.done(ORDERS)

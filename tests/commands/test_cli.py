@@ -685,11 +685,8 @@ def test_wrong_arguments_are_2(
         (["run", "sales"], "Got unexpected extra argument(s) (sales)"),
         (["validate", "a.b"], "Got unexpected extra argument(s) (a.b)"),
         (
-            ["query", "--table", "a.b", "--reader", "postgres"],
-            (
-                "Invalid value for '--reader': 'postgres' is not one of 'spark', 'databricks', 'athena', 'duckdb', "
-                "'python', 'polars'."
-            ),
+            ["schema", "--table", "a.b", "--format", "avro"],
+            "Invalid value for '--format': 'avro' is not one of 'sql', 'json-schema'.",
         ),
     ],
 )

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.capacity.day import Metadata
 from airflow_gddl.capacity.metadata_diff import Deployment, as_markdown, compare
+from airflow_gddl.capacity.plan import Metadata
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError

@@ -204,7 +204,6 @@ RUNNER = RunnerDescriptor(
         renders=True,
     ),
     bundle="airflow_gddl.runners.databricks.job_files:JOB_FILES",
-    capacity="airflow_gddl.capacity.databricks:CAPACITY",
     project="airflow_gddl.runners.databricks.settings:project_settings",
 )
 
