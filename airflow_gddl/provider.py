@@ -70,10 +70,6 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
-_CONNECTIONS = (
-    ("gddl_source", "GddlSourceHook", "GDDL source database"),
-    ("gddl_webhook", "GddlWebhookHook", "GDDL webhook"),
-)
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
@@ -89,11 +85,6 @@ def get_provider_info() -> dict[str, Any]:
                 "external-doc-url": "https://github.com/airflow-gddl/airflow-gddl",
                 "tags": ["software"],
             }
-        ],
-        "hooks": [_modules("airflow_gddl.hooks.connections")],
-        "connection-types": [
-            {"connection-type": kind, "hook-class-name": f"airflow_gddl.hooks.connections.{hook}", "hook-name": name}
-            for kind, hook, name in _CONNECTIONS
         ],
         "operators": [
             _modules("airflow_gddl.operators.jobs"),

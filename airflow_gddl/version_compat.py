@@ -58,14 +58,9 @@ def is_paused(instance: Any, dag_id: str) -> bool:
         return False
 
 
-def base_hook() -> Any:
-    """Base class of hooks."""
-    return _first("BaseHook", "airflow.sdk", "airflow.hooks.base")
-
-
 def connection(name: str) -> Any:
     """An Airflow connection; hooks are imported only when one is asked for."""
-    return base_hook().get_connection(name)
+    return _first("BaseHook", "airflow.sdk", "airflow.hooks.base").get_connection(name)
 
 
 def gauge(name: str, value: float, tags: dict[str, str]) -> None:

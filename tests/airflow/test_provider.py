@@ -43,7 +43,7 @@ def test_the_provider_info_obeys_airflow_s_schema_and_names_what_exists() -> Non
     info = get_provider_info()
     schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
     jsonschema.validate(info, schema)
-    parts = ("operators", "sensors", "triggers", "hooks")
+    parts = ("operators", "sensors", "triggers")
     modules = [module for part in parts for entry in info[part] for module in entry["python-modules"]]
     classes = [*info["extra-links"], *info["notifications"]]
     assert all(importlib.import_module(module) for module in modules)
