@@ -1,4 +1,4 @@
-"""`gddl onboard` and `gddl inspect`: metadata of a source, and its settings as its files show them.
+"""`gddl onboard`: metadata of a source.
 
 Files of a landing root are read with pyarrow, which is imported only then: a database is read without it.
 """
@@ -6,9 +6,8 @@ Files of a landing root are read with pyarrow, which is imported only then: a da
 from __future__ import annotations
 
 import difflib
-import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -27,8 +26,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, d
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.row_checks import check_values
-from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.contract.source_access import SourceAccess, announced
+from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import FILE, Folder, open_folder
 from airflow_gddl.metadata.loading import load
@@ -51,7 +49,6 @@ from airflow_gddl.stores import open_store
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
-    from airflow_gddl.onboarding.inspection import Finding
 
 _Source = Annotated[str, typer.Argument(metavar="SOURCE", help="Short name of the source, used for files and packs.")]
 _Connection = Annotated[
@@ -125,24 +122,6 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     raise typer.Exit(context.OK if carry_out(context.of(ctx), given) else context.FAILED)
 
 
-_LandingRoot = Annotated[
-    str, typer.Option("--landing", metavar="ROOT", help="Root of the files; default: gddl.yaml's landing.")
-]
-
-
-def inspect(
-    ctx: typer.Context,
-    *,
-    metadata: options.Metadata = "metadata",
-    landing: _LandingRoot = "",
-    table: options.Tables = None,
-    json: options.Json = False,
-) -> None:
-    """Check the CDC service's settings by its files, and name the setting to change; exit status 1 on a finding."""
-    findings = carry_out_inspect(context.of(ctx), metadata, landing, frozenset(table or ()), as_json=json)
-    raise typer.Exit(context.FAILED if findings else context.OK)
-
-
 _STYLES = (("+++", "bold"), ("---", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
 _MOST = 20
 
@@ -211,7 +190,6 @@ def next_steps(tables: Sequence[TableSpec], landing: str, metadata: str, *, from
     if len(tables) > _SHOWN:
         yield f"  and {len(tables) - _SHOWN:,} more folders, {join(landing, 'SCHEMA', 'TABLE')}/"
     yield f"- gddl check{place}        # folders, permissions, connections, versions"
-    yield f"- gddl inspect{place}      # once files are there: is the task set up well?"
     yield f"- gddl run{place}"
 
 
@@ -469,97 +447,3 @@ def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: boo
         ),
         *({"kind": "file", "file": f.name, "written": written, "diff": "".join(diff(f))} for f in files),
     ]
-
-
-_FINDING_STYLES = {"error": "red", "warning": "yellow"}
-
-
-def carry_out_inspect(
-    cli: CliContext, metadata: str, root: str, tables: frozenset[str], *, as_json: bool
-) -> tuple[Finding, ...]:
-    """Show all findings, and return them.
-
-    Args:
-        root: empty: `landing` of the metadata and of its sources; then the metadata is required.
-        tables: only these; empty: all.
-
-    Raises:
-        MetadataError: `TABLE_NAME_INVALID`, `METADATA_MISSING`, `INSPECT_NOTHING_FOUND`.
-        GddlError: the root can't be listed.
-    """
-    with needed_by("gddl inspect", install="airflow-gddl[local]"):
-        from airflow_gddl.onboarding import inspection  # noqa: PLC0415 - it imports pyarrow
-        from airflow_gddl.onboarding.landing import Landing  # noqa: PLC0415 - as above
-
-    check_names(tables)
-    places, access = _places(cli, metadata, root)
-    all_findings: list[Finding] = []
-    count = 0
-    for place, specs in places.items():
-        landing = Landing(place, announced(access, cli.environ))
-        # There are no rules for files of other services than DMS and Debezium.
-        others = {table for table, spec in specs.items() if spec.dialect != "dms"}
-        folders = [folder for folder in landing.folders(tables) if folder.table not in others]
-        count += len(folders)
-        judged = [
-            inspection.judge(inspection.inspect_folder(landing, folder, specs.get(folder.table))) for folder in folders
-        ]
-        for table, spec in specs.items():
-            if spec.dialect == "debezium" and (not tables or table in tables):
-                there, findings = inspection.debezium_findings(landing, table, spec)
-                count += there
-                judged.append(findings)
-        all_findings += itertools.chain.from_iterable(judged)
-    for finding in all_findings if as_json else ():
-        cli.screen.record(finding)
-    if not count:
-        raise _nothing_found(places, tables)
-    if not as_json:
-        show(cli.screen, all_findings, count)
-    return tuple(all_findings)
-
-
-def _nothing_found(places: Mapping[str, Mapping[str, TableSpec]], tables: frozenset[str]) -> MetadataError:
-    others = {
-        f"{table} ({spec.dialect})" for specs in places.values() for table, spec in specs.items()
-        if spec.dialect not in ("dms", "debezium") and (not tables or table in tables)
-    }  # fmt: skip
-    what = "no table has files of AWS DMS or Debezium there"
-    if others:
-        what += f"; left out, for there are no rules for files of their dialect: {', '.join(sorted(others)[:10])}"
-        what += f" and {len(others) - 10} more" if len(others) > 10 else ""
-    remedy = "check the root and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them"
-    return MetadataError("INSPECT_NOTHING_FOUND", what, where=", ".join(places), remedy=remedy)
-
-
-def _places(
-    cli: CliContext, metadata: str, root: str
-) -> tuple[Mapping[str, Mapping[str, TableSpec]], tuple[SourceAccess, ...]]:
-    """Landing roots, and the rows below each by their names in the source; an explicit root needs no metadata.
-
-    Also the credentials of roots that have their own.
-    """
-    explicit_root = absolute(root) if root else ""
-    if explicit_root and not is_s3(metadata) and not Path(metadata).is_dir():
-        return {explicit_root: {}}, ()
-    loaded = load(metadata, cli.environ) if explicit_root else metadata_folder.read(cli, metadata)
-    places: dict[str, dict[str, TableSpec]] = {explicit_root: {}} if explicit_root else {loaded.roots.landing: {}}
-    if not explicit_root:
-        places |= {landing: {} for landing in loaded.landings.values()}
-    for spec in loaded.tables:
-        for folder in LandingFolder.all_of(loaded.roots, spec):
-            if folder.root in places:
-                places[folder.root].setdefault(folder.table, spec)
-    return places, loaded.access
-
-
-def show(screen: Screen, findings: list[Finding], tables: int) -> None:
-    """Findings by code: meaning and setting once, with the locations below."""
-    for code in dict.fromkeys(finding.code for finding in findings):
-        mine = [finding for finding in findings if finding.code == code]
-        screen.say(f"[{code}] {mine[0].message}", _FINDING_STYLES[mine[0].level])
-        screen.say(f"  set: {mine[0].setting}")
-        rows: list[list[Cell | str]] = [[one.table, one.file, Cell(one.evidence)] for one in mine]
-        screen.table(("table", "file", "seen"), rows)
-    ends = f"{counted(len(findings), 'finding')} in {counted(tables, 'table')}"
-    screen.say(ends if findings else f"{counted(tables, 'table')}, no findings", "bold" if findings else "green")

@@ -74,7 +74,6 @@ def test_steps_after_a_database() -> None:
         "- Files are expected in:",
         "  s3://raw/cdc/sales/log/",
         "- gddl check --metadata meta        # folders, permissions, connections, versions",
-        "- gddl inspect --metadata meta      # once files are there: is the task set up well?",
         "- gddl run --metadata meta",
     ]
 
@@ -94,10 +93,9 @@ def test_steps_after_a_landing_folder_name_a_few_folders() -> None:
     many = [TableSpec(table=f"s.t{n}", keys=("id",)) for n in range(7)]
     lines = list(next_steps(many, "/landing", "metadata", from_database=False))
     assert lines[2:4] == ["- Files are expected in:", "  /landing/s/t0/"]
-    assert lines[-4:] == [
+    assert lines[-3:] == [
         "  and 2 more folders, /landing/SCHEMA/TABLE/",
         "- gddl check        # folders, permissions, connections, versions",
-        "- gddl inspect      # once files are there: is the task set up well?",
         "- gddl run",
     ]
     assert not any("DMS" in line for line in lines)
