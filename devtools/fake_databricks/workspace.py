@@ -70,13 +70,13 @@ def settings_of(body: Mapping[str, Any]) -> JobSettings:
     return settings
 
 
-def arguments_of(method: str, body: Mapping[str, Any], api: type = JobsAPI) -> dict[str, Any]:
-    """The body of a call as the arguments of the method of that name of a class of the SDK.
+def arguments_of(method: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body of a call as the arguments of the SDK's method of that name.
 
     Raises:
         Refusal: unknown, missing or wrong ones.
     """
-    function = getattr(api, method)
+    function = getattr(JobsAPI, method)
     hints, parameters = get_type_hints(function), inspect.signature(function).parameters
     unknown = sorted(set(body) - (set(parameters) - {"self"}))
     if unknown:

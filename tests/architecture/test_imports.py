@@ -57,7 +57,6 @@ AIRFLOW = (
     "notifications",
     "operators",
     "page",
-    "platform_check",
     "plugins",
     "reporting",
     "sensors",
