@@ -22,7 +22,7 @@ from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.cli.verify import require_name
-from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, documented
+from airflow_gddl.contract.errors import FatalError, MetadataError, documented
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.row_checks import check_values
@@ -44,7 +44,6 @@ from airflow_gddl.onboarding.plan import (
 )
 from airflow_gddl.onboarding.rules import Notice, SourceFacts
 from airflow_gddl.onboarding.writing import FileChange
-from airflow_gddl.onboarding.yaml_text import flow
 from airflow_gddl.stores import open_store
 
 if TYPE_CHECKING:
@@ -59,9 +58,6 @@ _Connection = Annotated[
 ]
 _Landing = Annotated[
     str, typer.Option("--landing", metavar="ROOT", help="Where files land; default: gddl.yaml's landing.")
-]
-_Lake = Annotated[
-    str, typer.Option("--lake", metavar="ROOT", help="Where tables live; with --landing, for a new gddl.yaml.")
 ]
 _Schemas = Annotated[
     list[str] | None,
@@ -82,9 +78,6 @@ _Capture = Annotated[
     ),
 ]
 _Write = Annotated[bool, typer.Option("--write", help="Write the files without asking.")]
-_Apply = Annotated[
-    bool, typer.Option("--apply", help="With --capture and --write: also run the statements at the source.")
-]
 
 
 def onboard(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -94,29 +87,25 @@ def onboard(  # noqa: PLR0913 - typer reads each option of the command from one 
     metadata: options.Metadata = "metadata",
     connection: _Connection = "",
     landing: _Landing = "",
-    lake: _Lake = "",
     schema: _Schemas = None,
     table: options.Tables = None,
     from_: _From = None,
     capture: _Capture = False,
     write: _Write = False,
-    apply: _Apply = False,
     json: options.Json = False,
 ) -> None:
     """Propose metadata rows and keys for all tables of a source, as a diff; exit status 1 if changes are not
-    written, or with --apply if the source is not ready."""
+    written."""
     given = OnboardingOptions(
         source=source,
         metadata=metadata,
         connection=connection,
         landing=landing,
-        lake=lake,
         schemas=frozenset(schema or ()),
         tables=frozenset(table or ()),
         files=tuple(from_ or ()),
         capture=capture,
         write=write,
-        apply=apply,
         as_json=json,
     )
     raise typer.Exit(context.OK if carry_out(context.of(ctx), given) else context.FAILED)
@@ -193,13 +182,6 @@ def next_steps(tables: Sequence[TableSpec], landing: str, metadata: str, *, from
     yield f"- gddl run{place}"
 
 
-_SETTINGS = """\
-# Relative roots are relative to this folder. Each value can be set from outside, e.g. GDDL_LAKE.
-landing: {landing}
-lake: {lake}
-"""
-
-
 @dataclass(frozen=True, kw_only=True)
 class OnboardingOptions:
     """The command line as typed; empty: not given."""
@@ -208,13 +190,11 @@ class OnboardingOptions:
     metadata: str
     connection: str
     landing: str
-    lake: str
     schemas: frozenset[str]
     tables: frozenset[str]
     files: tuple[Path, ...]
     capture: bool
     write: bool
-    apply: bool
     as_json: bool
 
 
@@ -226,7 +206,7 @@ def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
     """
     check(given)
     folder = open_folder(given.metadata, cli.environ)
-    first = _captured_settings(folder, given, cli, _first_settings(folder, given))
+    first = _captured_settings(folder, given, cli)
     seen = Overlay(folder, {change.name: change.new for change in first})
     settings = read_settings(seen, cli.environ)
     facts = _facts(cli, given, settings)
@@ -247,16 +227,15 @@ def carry_out(cli: CliContext, given: OnboardingOptions) -> bool:
     if files and not write:
         return False
     if given.capture:
-        return _prepare(cli, given, facts)
-    if write and not given.as_json:
+        _show_log(cli, given, facts)
+    elif write and not given.as_json:
         _show_steps(cli, given)
     return True
 
 
 def _unwritten(given: OnboardingOptions) -> str:
-    also = ", and nothing was done at the source" if given.apply else ""
     then = "; then this command shows what the source lacks" if given.capture else ""
-    return f"nothing was written{also}; --write does it{then}"
+    return f"nothing was written; --write does it{then}"
 
 
 def _show_steps(cli: CliContext, given: OnboardingOptions) -> None:
@@ -282,37 +261,26 @@ def _show_dags(cli: CliContext, loaded: LoadedMetadata, tables: Sequence[TableSp
         cli.screen.dictate(f"- {line}")
 
 
-def _prepare(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> bool:
-    """Show what the log of the source needs, and do it if asked to; whether nothing that was asked for is left."""
+def _show_log(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> None:
+    """Show what the log of the source needs."""
     from airflow_gddl.onboarding import captured  # noqa: PLC0415 - other sources do without it
 
     loaded, mine = _enabled(cli, given)
     if not mine:
         what = f"{given.source} has no enabled, valid row, so its log was not tried: see `gddl validate`"
         cli.screen.warn(what, "yellow")
-        return not given.apply
+        return
     rows = {one.table: one.rows for one in facts.tables}
-    database = SourceDatabase(given.connection, cli.environ)
-    prepared = captured.look(mine, rows, database)
-    if given.apply and prepared.lacks.statements:
-        statements = prepared.lacks.statements
-        try:
-            captured.apply(database, statements)
-        except GddlError:
-            for line in () if given.as_json else captured.to_decide(prepared.lacks):
-                cli.screen.dictate(line)
-            raise
-        prepared = replace(captured.look(mine, rows, database), done=statements)
+    log = captured.look(mine, rows, SourceDatabase(given.connection, cli.environ))
     if given.as_json:
-        for record in captured.records(prepared):
+        for record in captured.records(log):
             cli.screen.record(record)
     else:
-        for line in captured.lines(prepared):
+        for line in captured.lines(log):
             cli.screen.dictate(line)
-        if prepared.is_ready:
+        if log.is_ready:
             cli.screen.dictate(f"- gddl run{'' if given.metadata == 'metadata' else f' --metadata {given.metadata}'}")
         _show_dags(cli, loaded, mine)
-    return prepared.is_ready or not given.apply
 
 
 def check(given: OnboardingOptions) -> None:
@@ -324,8 +292,6 @@ def check(given: OnboardingOptions) -> None:
     if given.capture and not given.connection:
         remedy = "name the connection that jobs have, too: --connection GDDL_SOURCE_NAME"
         raise MetadataError("CONNECTION_INVALID", "--capture needs --connection", remedy=remedy)
-    if given.apply and not given.capture:
-        raise MetadataError("CONNECTION_INVALID", "--apply needs --capture", remedy="leave it out")
     for problem in check_values(TableSpec(table="a.b", keys=(), source=given.source)):
         raise MetadataError(
             problem.code, f"the source {given.source!r:.80} is {problem.message}", remedy=problem.remedy
@@ -333,29 +299,12 @@ def check(given: OnboardingOptions) -> None:
     check_names(given.tables)
 
 
-def _first_settings(folder: Folder, given: OnboardingOptions) -> tuple[FileChange, ...]:
-    """A new `gddl.yaml` if there is none and its roots were given."""
-    if not (given.landing and given.lake):
-        return ()
-    try:
-        folder.read(FILE)
-    except FileNotFoundError:
-        roots = {name: flow(absolute(root)) for name, root in (("landing", given.landing), ("lake", given.lake))}
-        return (FileChange(name=FILE, old=None, new=_SETTINGS.format(**roots)),)
-    return ()
-
-
-def _captured_settings(
-    folder: Folder, given: OnboardingOptions, cli: CliContext, first: tuple[FileChange, ...]
-) -> tuple[FileChange, ...]:
-    """Changes of `gddl.yaml`, with the block of a source whose log jobs read."""
+def _captured_settings(folder: Folder, given: OnboardingOptions, cli: CliContext) -> tuple[FileChange, ...]:
+    """The change of `gddl.yaml`, with the block of a source whose log jobs read."""
     if not given.capture:
-        return first
+        return ()
     from airflow_gddl.onboarding.captured import with_source  # noqa: PLC0415 - as above
 
-    if first:
-        (new,) = first
-        return (replace(new, new=with_source(new.new, given.source, given.connection)),)
     read_settings(folder, cli.environ)  # which names what is wrong with it
     old = folder.read(FILE).decode()
     new_text = with_source(old, given.source, given.connection)

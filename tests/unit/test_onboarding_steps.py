@@ -106,8 +106,9 @@ def test_an_empty_landing_folder_is_answered_with_where_files_lie(
 ) -> None:
     landing, metadata = tmp_path / "landing", tmp_path / "metadata"
     landing.mkdir()
-    roots = ("--landing", str(landing), "--lake", str(tmp_path / "lake"))
-    assert invoke(["onboard", "shop", *roots, "--metadata", str(metadata)], real()) == 2
+    metadata.mkdir()
+    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
+    assert invoke(["onboard", "shop", "--metadata", str(metadata)], real()) == 2
     assert " ".join(capsys.readouterr().err.split()) == (
         f"[ONBOARD_NOTHING_FOUND] no table has files of AWS DMS there ({landing}). Remedy: check landing, --schema and "
         "--table; files lie in <landing>/<schema>/<table>/, named as DMS names them; for files of another service, "
