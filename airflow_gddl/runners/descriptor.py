@@ -91,8 +91,6 @@ class RunnerDescriptor:
             them; null: it has none. A package brings a command of its own.
         check: reference of a function that takes a `RunnerCheck` and yields subjects and probes, for `gddl check`.
         bundle: reference of a `JobFiles`, for `gddl bundle`.
-        project: reference of a function that takes a type of machine and the id of a pool of machines, one of them
-            None, and returns the `gddl.yaml` of a new project, for `gddl init --runner`; empty: it asks for nothing.
     """
 
     runner: str = ""
@@ -105,7 +103,6 @@ class RunnerDescriptor:
     deploy: DeployCommand | None = None
     check: str = ""
     bundle: str = ""
-    project: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.runner) == bool(self.platform):
