@@ -242,13 +242,14 @@ def _into_airflow(cli: CliContext, dags: Path, jobs: Path) -> None:
 
 
 def _unpausing(cli: CliContext) -> list[str]:
-    from airflow_gddl.cli import paused  # noqa: PLC0415 - `gddl validate` is in this module, too
-
-    if not paused.new_ones_start_paused(cli.environ):
+    """The command that unpauses every DAG, unless variables or the configuration say that new ones are not paused."""
+    own = airflow_home.written(cli.environ, "gddl", "paused_upon_creation").strip()
+    said = own or airflow_home.written(cli.environ, "core", "dags_are_paused_at_creation").strip()
+    if said.lower() in ("false", "f", "0"):
         return []
     cli.screen.say("\nAirflow pauses new DAGs, and a paused DAG loads nothing: unpause each new one, or set")
     cli.screen.say("[gddl] paused_upon_creation = False in Airflow's configuration.")
-    return [f"{paused.unpause_all()}    # once Airflow shows the DAGs of your rows"]
+    return ["airflow dags unpause --treat-dag-id-as-regex -y '^gddl[._]'    # once Airflow shows the DAGs of your rows"]
 
 
 def _write(screen: Screen, folder: Path, files: Mapping[str, str]) -> None:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from airflow_gddl.cli import context, options, paused
-from airflow_gddl.cli import metadata as metadata_folder
+from airflow_gddl.cli import context, options
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
@@ -244,7 +243,6 @@ def _show_steps(cli: CliContext, given: OnboardingOptions) -> None:
         landing = loaded.landings.get(given.source, loaded.roots.landing)
         for line in next_steps(mine, landing, given.metadata, from_database=bool(given.connection)):
             cli.screen.dictate(line)
-        _show_dags(cli, loaded, mine)
 
 
 def _enabled(cli: CliContext, given: OnboardingOptions) -> tuple[LoadedMetadata, list[TableSpec]]:
@@ -253,19 +251,11 @@ def _enabled(cli: CliContext, given: OnboardingOptions) -> tuple[LoadedMetadata,
     return loaded, [table for table in loaded.tables if table.source == given.source and table.enabled]
 
 
-def _show_dags(cli: CliContext, loaded: LoadedMetadata, tables: Sequence[TableSpec]) -> None:
-    """One line where a DAG that loads the tables is paused, or will be."""
-    names = {table.table for table in tables}
-    dags = [made.dag_id for made in metadata_folder.pipelines(cli, loaded) if not names.isdisjoint(made.tables)]
-    for line in paused.starting(cli.environ, dags, loaded.dag_prefix):
-        cli.screen.dictate(f"- {line}")
-
-
 def _show_log(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> None:
     """Show what the log of the source needs."""
     from airflow_gddl.onboarding import captured  # noqa: PLC0415 - other sources do without it
 
-    loaded, mine = _enabled(cli, given)
+    _, mine = _enabled(cli, given)
     if not mine:
         what = f"{given.source} has no enabled, valid row, so its log was not tried: see `gddl validate`"
         cli.screen.warn(what, "yellow")
@@ -280,7 +270,6 @@ def _show_log(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> 
             cli.screen.dictate(line)
         if log.is_ready:
             cli.screen.dictate(f"- gddl run{'' if given.metadata == 'metadata' else f' --metadata {given.metadata}'}")
-        _show_dags(cli, loaded, mine)
 
 
 def check(given: OnboardingOptions) -> None:

@@ -251,17 +251,6 @@ def test_json_has_the_statements(shop: sa.Engine, tmp_path: Path, capsys: pytest
     assert (log["tables"], log["rows"]) == (["shop.items", "shop.orders"], 3)
 
 
-@pytest.mark.usefixtures("shop")
-@pytest.mark.parametrize(("setting", "is_said"), [("True", True), ("False", False)])
-def test_new_dags_start_paused_and_that_is_said(
-    setting: str, is_said: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION", setting)
-    assert onboard(tmp_path, "--write") == 0
-    said = capsys.readouterr().out
-    assert ("airflow dags unpause gddl_pack.crm.small.1    # it starts paused in Airflow" in said) == is_said
-
-
 def test_two_sources_of_one_database(shop: sa.Engine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Each has a publication and a slot of its own; sources whose names give the same slot are refused."""
     prepare(shop, tmp_path, capsys, tables=["shop.orders"])
