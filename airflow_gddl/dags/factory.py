@@ -420,7 +420,6 @@ class Shared:
     Attributes:
         form: their params; DAGs may share them, since a process that sets values runs only one DAG.
         form_of_one: the same of DAGs for one table.
-        owner_links: URL by owner.
         declares_assets: whether tasks name the assets of their table: where DAGs are parsed to be stored. A task that
             runs names none, since Airflow fails one whose asset has the name of another asset.
         connection: of the webhook that is notified of failures and late runs; None: none.
@@ -432,11 +431,9 @@ class Shared:
 
     form: dict[str, Param]
     form_of_one: dict[str, Param]
-    owner_links: Mapping[str, str]
     declares_assets: bool
     connection: str | None
     paused: bool | None
-    sensor_pool: str
     sensor_timeout: timedelta
     continuous_hours: float
     active_runs: int
@@ -454,11 +451,9 @@ class Shared:
         return cls(
             form=params(),
             form_of_one=params(one_table=True),
-            owner_links=configuration.owner_links(),
             declares_assets=get_parsing_context().dag_id is None,
             connection=configuration.text("notify_connection") or None,
             paused=custom.starts_paused,
-            sensor_pool=configuration.text("sensor_pool"),
             sensor_timeout=POLL + timedelta(seconds=configuration.number("dependency_wait_seconds")),
             continuous_hours=configuration.number("continuous_hours"),
             active_runs=max(1, int(configuration.number("active_runs"))),
@@ -488,7 +483,6 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         dagrun_timeout=of_run(longest),
         is_paused_upon_creation=shared.paused,
         tags=[*pipeline.tags, *(["retired"] if pipeline.is_retired else [])],
-        owner_links=_links(pipeline, shared),
         doc_md=documentation(pipeline),
         default_args=dict(shared.custom.default_args),
         **shared.of_dag,
@@ -503,7 +497,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         task_arguments["execution_timeout"] = longest
         common = {**shared.each_task, **task_arguments}
         if is_continuous:
-            loads = {**common, **shared.waits, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}
+            loads = {**common, **shared.waits, **AGAIN, **workers(pipeline), "outlets": _assets(pipeline, shared)}
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
         else:
             _loads(pipeline, shared, common)
@@ -528,22 +522,14 @@ def workers(pipeline: Pipeline) -> dict[str, Any]:
     return {**arguments, "executor_config": dict(pipeline.executor_config)} if pipeline.executor_config else arguments
 
 
-def _links(pipeline: Pipeline, shared: Shared) -> dict[str, str]:
-    """Of the DAG's own owners: others would be stored with each DAG."""
-    return {owner: link for owner, link in shared.owner_links.items() if owner in pipeline.owner.split(", ")}
-
-
-def _again() -> dict[str, Any]:
-    """Retries of a continuous job with growing delays; after the last one the run fails, failure callbacks are called,
-    and the next run starts."""
-    return {
-        "retries": int(configuration.number("continuous_retries")),
-        "retry_delay": timedelta(seconds=configuration.number("continuous_retry_seconds")),
-        "retry_exponential_backoff": True,
-        "max_retry_delay": timedelta(minutes=10),
-    }
-
-
+AGAIN: dict[str, Any] = {
+    "retries": 10,
+    "retry_delay": timedelta(seconds=10),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=10),
+}
+"""Retries of a continuous job with growing delays; after the last one the run fails, failure callbacks are called, and
+the next run starts."""
 INITIAL_TITLE = "initial_load, rebuild"
 """How Airflow shows the task of first loads, since it carries out rebuilds and reloads, too."""
 
@@ -555,7 +541,7 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     group of tasks after them.
     """
     of_sensor = {**common, **shared.waits, "execution_timeout": shared.sensor_timeout}
-    landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, polls=shared.polls, **of_sensor)
+    landed = GddlTablesSensor(task_id="landed", polls=shared.polls, **of_sensor)
     by_table = pipeline.view if pipeline.view in ("group", "mapped") else None
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
     load_arguments: dict[str, Any] = {"by_table": by_table, **shared.waits, **loads}

@@ -112,11 +112,11 @@ def _rerun(common: _Common, _: str) -> DAG:
     metadata = common.metadata
     page = _RERUN_PAGE.replace(RERUN, f"{common.prefix}{RERUN}")
     with _empty(common, RERUN, None, page, POLL) as dag:
-        find_task = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
+        find_task = GddlFindOperator(task_id="find", metadata=metadata)
         rerun = TriggerDagRunOperator.partial(
-            task_id="rerun", pool=configuration.text("sensor_pool"), map_index_template="{{ task.trigger_dag_id }}"
+            task_id="rerun", map_index_template="{{ task.trigger_dag_id }}"
         ).expand_kwargs(find_task.output)
-        refused = GddlRefusedOperator(task_id="refused", found_by="find", pool=configuration.text("sensor_pool"))
+        refused = GddlRefusedOperator(task_id="refused", found_by="find")
         rerun >> refused
     form = {name: field for name, field in params().items() if name != "all"}
     object.__setattr__(dag, "params", ParamsDict(form))
@@ -126,14 +126,14 @@ def _rerun(common: _Common, _: str) -> DAG:
 def _watch(common: _Common, _: str) -> DAG:
     page = "Sends alerts for tables that become late, fail or recover, and for invalid rows, also while nothing loads."
     with _empty(common, WATCH, "watch_schedule", page, POLL) as dag:
-        GddlWatchOperator(task_id="look", metadata=common.metadata, pool=configuration.text("sensor_pool"))
+        GddlWatchOperator(task_id="look", metadata=common.metadata)
     return dag
 
 
 def _look(common: _Common, name: str) -> DAG:
     look = _LOOKS[name]
     with _empty(common, name, "watch_schedule", LOOKS[look].page, POLL) as dag:
-        GddlLookOperator(task_id="look", metadata=common.metadata, look=look, pool=configuration.text("sensor_pool"))
+        GddlLookOperator(task_id="look", metadata=common.metadata, look=look)
     object.__setattr__(dag, "params", ParamsDict(_decisions()))
     return dag
 

@@ -323,7 +323,7 @@ def test_the_example_dags_load() -> None:
     assert sorted(bag.dags) == ["example_gddl_consumer", "example_gddl_own_dag", "example_gddl_watcher"]
 
 
-def test_owners_are_linked_and_access_is_given_by_team(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_is_given_by_team(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the code of docs/airflow.md, as Airflow stores it."""
     stage.rows(
         "{table: shop.a, keys: [id], owner: team-a}",
@@ -331,7 +331,6 @@ def test_owners_are_linked_and_access_is_given_by_team(stage: Stage, monkeypatch
         "{table: shop.c, keys: [id]}",
     )
     monkeypatch.setenv("GDDL_TIERS__SMALL__SPLIT_BY_OWNER", "true")
-    monkeypatch.setenv("AIRFLOW__GDDL__OWNER_LINKS", '{"team-a": "mailto:a@example.org"}')
     text = (ROOT / "docs" / "airflow.md").read_text().partition("## Owners and access")[2]
     code = text.partition("```python\n")[2].partition("```")[0]
     folder = stage.root / "dags"
@@ -341,9 +340,9 @@ def test_owners_are_linked_and_access_is_given_by_team(stage: Stage, monkeypatch
     assert bag.import_errors == {}
     access = {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_create"}}
     pack = "gddl_pack.shop.small"
-    found = {dag_id: (kept(dag).owner, dag.owner_links, dag.access_control) for dag_id, dag in bag.dags.items()}
+    found = {dag_id: (kept(dag).owner, dag.access_control) for dag_id, dag in bag.dags.items()}
     assert found == {
-        f"{pack}.team-a.1": ("team-a", {"team-a": "mailto:a@example.org"}, {"team-a": access}),
-        f"{pack}.team-b.1": ("team-b", {}, {"team-b": access}),
-        f"{pack}.1": ("gddl", {}, None),
+        f"{pack}.team-a.1": ("team-a", {"team-a": access}),
+        f"{pack}.team-b.1": ("team-b", {"team-b": access}),
+        f"{pack}.1": ("gddl", None),
     }

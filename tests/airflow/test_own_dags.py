@@ -181,7 +181,7 @@ def databricks(stage: Stage) -> Iterator[Any]:
         port = int(server.workspace.url.rpartition(":")[2])
         address = {"conn_type": "databricks", "schema": "http", "host": "127.0.0.1", "password": server.token}
         stage.monkeypatch.setenv("AIRFLOW_CONN_DATABRICKS_DEFAULT", json.dumps({**address, "port": port}))
-        stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "0.1")
+        stage.monkeypatch.setattr("airflow_gddl.triggers.FIRST_PAUSE", 0.1)
         lines = ["landing: ../landing", "lake: ../lake", "runner: databricks"]
         stage.write("gddl.yaml", "\n".join([*lines, f"runners: {{databricks: {json.dumps(own)}}}", ""]))
         tiers = {name: DEFAULT_TIERS[name] for name in ("small", "large")}
