@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
@@ -112,18 +111,6 @@ def test_an_empty_project_is_made_once_and_its_sample_row_is_sound(gddl: Gddl) -
         ("shop.order_lines", ("order_id", "line_no")),
         ("shop.orders", ("id",)),
     ]
-
-
-def test_machines_that_nobody_names_are_asked_for_by_their_options(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    answer = gddl("init", "--runner", "databricks")
-    assert answer.status == 2
-    assert "OPTION_INVALID" in answer.err
-    assert "--node-type TYPE, or --instance-pool ID" in answer.err
-    assert contents(Path()) == {}
-    monkeypatch.setattr(sys, "stdin", io.StringIO("i3.xlarge\n"))
-    assert gddl("init", "--runner", "databricks").status == 0
-    assert "i3.xlarge" in Path("metadata/gddl.yaml").read_text()
 
 
 def test_the_dag_files_are_those_of_this_project(gddl: Gddl) -> None:
