@@ -107,7 +107,6 @@ def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetada
     Raises:
         FatalError: `CACHE_UNUSABLE`.
     """
-    copy = text("metadata_copy") or os.environ.get("GDDL_LAKE", "")
     return CompiledMetadata.current(
         CompiledSettings(
             metadata=metadata,
@@ -116,8 +115,6 @@ def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetada
             clock=time.time,
             refresh_seconds=number("refresh_seconds"),
             time_limit=parse_seconds() if parsing else _LIMIT,
-            copy=copy.rstrip("/") if "://" in copy else str(Path(copy).absolute()) if copy else "",
-            copy_environ=environ_for(copy),
             lake_environ=lambda lake, connection: environ_for(lake, aws_conn_id=connection),
         )
     )

@@ -13,8 +13,6 @@ aws_conn_id (string) =
   Connection that reaches S3: metadata, and roots whose gddl.yaml names none. Empty: environment or role.
 cache_dir (string) =
   Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME.
-metadata_copy (string) =
-  Lake that keeps the last good copy of the metadata, for containers that are replaced. Empty: GDDL_LAKE, if set.
 refresh_seconds (float) = 30
   Metadata in an object store is listed no more often than this.
 events_queue (string) =
