@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,6 @@ from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.version_compat import conf
 
 if TYPE_CHECKING:
-    from airflow_gddl.contract.extensions import CatalogSpec
-    from airflow_gddl.contract.source_access import SourceAccess
     from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
     from airflow_gddl.runtime.landing.events_queue import Following
 
@@ -164,23 +162,15 @@ def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
 def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
     """`environ_for` the roots of a pipeline or of all tables, with credentials of the pipeline's sources and
     catalogs."""
-    from airflow_gddl.runtime.compiled.documents import PipelineDocument  # noqa: PLC0415 - when needed
+    from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_catalogs, fetch_sources  # noqa: PLC0415 - when needed
+    from airflow_gddl.runtime.compiled.documents import PipelineDocument  # noqa: PLC0415 - as above
 
     roots = document.roots
     specs = document.specs if isinstance(document, PipelineDocument) else ()
     landings = [root for spec in specs for root in (spec.landing, *spec.shard_landings.values()) if root]
     environ = environ_for(roots.landing, roots.lake, *landings, aws_conn_id=document.aws_conn_id or "")
-    if not isinstance(document, PipelineDocument):
-        return environ
-    return with_credentials(environ, document.access, document.catalogs.values())
-
-
-def with_credentials(
-    environ: Mapping[str, str], access: tuple[SourceAccess, ...], catalogs: Iterable[CatalogSpec]
-) -> Mapping[str, str]:
-    """The environment with the credentials of sources and catalogs that have connections of their own."""
-    from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_catalogs, fetch_sources  # noqa: PLC0415 - when needed
-
+    access = document.access if isinstance(document, PipelineDocument) else ()
+    catalogs = document.catalogs.values() if isinstance(document, PipelineDocument) else ()
     names = tuple(sorted({one.connection for one in catalogs if one.connection is not None}))
     if not access and not names:
         return environ

@@ -92,11 +92,7 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": [
             f"airflow_gddl.operators.jobs.{name}" for name in ("JobLogLink", "PlatformRunLink", "AssetsLink")
         ],
-        "notifications": [
-            "airflow_gddl.notifications.webhook.GddlNotifier",
-            "airflow_gddl.notifications.webhook.TeamsNotifier",
-            "airflow_gddl.notifications.webhook.PagerDutyNotifier",
-        ],
+        "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
         "config": {
             "gddl": {
                 "description": "Options of airflow-gddl.",

@@ -25,7 +25,6 @@ AirflowException = _first("AirflowException", "airflow.sdk.exceptions", "airflow
 AirflowFailException = _first("AirflowFailException", "airflow.sdk.exceptions", "airflow.exceptions")
 AirflowSkipException = _first("AirflowSkipException", "airflow.sdk.exceptions", "airflow.exceptions")
 AirflowTaskTimeout = _first("AirflowTaskTimeout", "airflow.sdk.exceptions", "airflow.exceptions")
-TaskDeferralTimeout = _first("TaskDeferralTimeout", "airflow.sdk.exceptions", "airflow.exceptions")
 TaskDeferred = _first("TaskDeferred", "airflow.sdk.exceptions", "airflow.exceptions")
 DownstreamTasksSkipped = _first("DownstreamTasksSkipped", "airflow.sdk.exceptions", "airflow.exceptions")
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
 _CONTENT = b"gddl check"
-METASTORE_PORT = 9083
+_METASTORE_PORT = 9083
 
 
 def probe_landing(root: str, environ: Mapping[str, str], *, by_jobs: bool = False) -> str:
@@ -181,7 +181,7 @@ def _refusal(status: int, server: str, name: str) -> GddlError:
     return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
 
 
-def aws_keys(environ: Mapping[str, str]) -> dict[str, str | None]:
+def _aws_keys(environ: Mapping[str, str]) -> dict[str, str | None]:
     """Keys of an environment as boto3's session takes them; None where it has none: boto3 then finds its own."""
     names = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
     return {name: environ.get(name.upper()) or None for name in names}
@@ -196,7 +196,7 @@ def probe_glue(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> 
     config = Config(connect_timeout=wait, read_timeout=wait, retries={"total_max_attempts": 1})
     account = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}
     try:
-        session = boto3.Session(**aws_keys(environ))
+        session = boto3.Session(**_aws_keys(environ))
         client = session.client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
         client.get_database(Name=database, **account)
     except ClientError as error:
@@ -247,10 +247,10 @@ def probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -
     if spec.uri is None:
         raise ProbeSkippedError("Spark's configuration names the metastore; try `gddl catalog diff`")
     parts = urlsplit(spec.uri or "")
-    server = f"{parts.hostname}:{parts.port or METASTORE_PORT}"
+    server = f"{parts.hostname}:{parts.port or _METASTORE_PORT}"
     try:
         with socket.create_connection(
-            (parts.hostname or "", parts.port or METASTORE_PORT), timeout=seconds(spec.timeout)
+            (parts.hostname or "", parts.port or _METASTORE_PORT), timeout=seconds(spec.timeout)
         ):
             return f"{server} accepts connections"
     except OSError as error:
@@ -268,8 +268,6 @@ def _unreachable(what: str, remedy: str) -> GddlError:
 
 OLDEST_AIRFLOW = (3, 0, 6)
 _STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
-_PLANNING = "airflow_gddl.capacity"
-"""The room that knows what rows need of Airflow; without it that is not checked."""
 _PLATFORM = "airflow_gddl.platform_check"
 """The room of `--platform`."""
 
@@ -289,48 +287,36 @@ class Checked:
     message: str
 
 
-_Mwaa = Annotated[
-    str,
-    typer.Option(
-        "--mwaa", metavar="FILE", help="What `aws mwaa get-environment` prints, - for standard input: compare with it."
-    ),
-]
 _PlatformFlag = Annotated[
-    bool, typer.Option("--platform", help="Try store, jobs, tables and catalogs in a folder of its own, and remove it.")
+    bool, typer.Option("--platform", help="Try store, jobs and tables in a folder of its own, and remove it.")
 ]
 _Minutes = Annotated[
-    float | None, typer.Option("--minutes", metavar="N", min=0.1, help="Time limit of --platform. Default: 30.")
+    float | None,
+    typer.Option("--minutes", metavar="N", min=0.1, max=1440, help="Time limit of --platform. Default: 30."),
 ]
 _Report = Annotated[
     str, typer.Option("--report", metavar="FILE", help="Where --platform writes results, without names.")
 ]
-_Dag = Annotated[
-    str, typer.Option("--dag", metavar="FILE", help="With --platform: write a DAG that tries it in Airflow, instead.")
-]
 
 
-def check(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+def check(
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
-    mwaa: _Mwaa = "",
     platform_: _PlatformFlag = False,
     minutes: _Minutes = None,
     report: _Report = "",
-    dag: _Dag = "",
 ) -> None:
     """Try every connection, folder, permission and version; exit status 1 when something is wrong."""
     cli = context.of(ctx)
     if platform_:
-        if mwaa:
-            raise MetadataError("OPTION_INVALID", "--mwaa with --platform", remedy="write one of them at a time")
-        raise typer.Exit(_on_platform(cli, metadata, minutes=minutes, report=report, dag=dag, as_json=json))
-    for name, given in {"--minutes": minutes, "--report": report, "--dag": dag}.items():
+        raise typer.Exit(_on_platform(cli, metadata, minutes=minutes, file=report, as_json=json))
+    for name, given in {"--minutes": minutes, "--report": report}.items():
         if given:
             raise MetadataError("OPTION_INVALID", f"{name} without --platform", remedy="write both, or neither")
     failed = 0
-    for checked in check_all(cli, metadata, mwaa):
+    for checked in check_all(cli, metadata):
         failed += checked.status == "failed"
         if json:
             cli.screen.record(checked)
@@ -353,18 +339,14 @@ def _on_platform(cli: CliContext, metadata: str, **options: Any) -> int:
         what, remedy = "this installation lacks `gddl check --platform`", "install all of airflow-gddl"
         raise FatalError("COMMAND_MISSING", what, where=_PLATFORM, remedy=remedy)
     room = importlib.import_module(f"{_PLATFORM}.command")
-    status: int = room.check_platform(cli, metadata, room.PlatformOptions(**options))
+    status: int = room.check_platform(cli, metadata, **options)
     return status
 
 
-def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]:
-    """Versions, extensions, metadata, roots, Airflow's parallelism, runner, sources, logs, packages, topics and
-    catalogs, in this order.
+def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
+    """Versions, extensions, metadata, roots, runner, sources, logs, packages, topics and catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
-
-    Args:
-        mwaa: see `capacity.airflow_settings.read_environment`; empty: the Airflow of this Python.
     """
     yield Checked(subject="airflow-gddl", status="ok", message=f"{__version__}, Python {platform.python_version()}")
     yield _airflow()
@@ -375,11 +357,10 @@ def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]
         yield Checked(subject="metadata", status="failed", message=str(error))
         return
     yield _rows(loaded)
-    for subject, root in landings_of(loaded):
+    for subject, root in _landings_of(loaded):
         environ, by_jobs = announced(loaded.access, cli.environ), _is_written_by_jobs(loaded, root)
         yield _tried(subject, partial(probe_landing, root, environ, by_jobs=by_jobs))
     yield _tried("lake", lambda: probe_lake(loaded.roots.lake, cli.environ, cli.new_id()))
-    yield _parallelism(cli, loaded, mwaa)
     yield from _runner(cli, loaded)
     if any("hmac" in spec.mask.values() for spec in loaded.tables):
         yield _mask_key(cli, loaded)
@@ -446,7 +427,6 @@ def _modules(cli: CliContext, loaded: LoadedMetadata) -> list[str]:
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
         **{module: any(map(one.is_used, tables)) for one in sources().values() for module in one.modules},
-        "prometheus_client": bool(cli.environ.get("GDDL_METRICS_FILE")),
         "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
     }
     return [module for module, is_used in used.items() if is_used]
@@ -520,7 +500,7 @@ def _catalog(cli: CliContext, loaded: LoadedMetadata, name: str) -> Checked:
     return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
 
 
-def landings_of(loaded: LoadedMetadata) -> Iterator[tuple[str, str]]:
+def _landings_of(loaded: LoadedMetadata) -> Iterator[tuple[str, str]]:
     """The common landing root, where a table or nothing else uses one, and those of sources."""
     names_by_root = {root: name for name, root in reversed(list(loaded.landings.items()))}
     if loaded.roots.landing not in names_by_root and (
@@ -568,23 +548,6 @@ def _supported(airflow: str) -> str:
     return airflow
 
 
-def _parallelism(cli: CliContext, loaded: LoadedMetadata, mwaa: str) -> Checked:
-    """Whether Airflow lets as much run at once as the rows need."""
-    subject = "parallelism"
-    if find_spec(_PLANNING) is None:
-        return Checked(subject=subject, status="skipped", message=f"this installation lacks {_PLANNING}")
-    if not mwaa and packages.installed_version("apache-airflow") is None:
-        message = "Airflow is not installed here; `gddl plan` says what it must have, and --mwaa compares with MWAA's"
-        return Checked(subject=subject, status="skipped", message=message)
-    room = importlib.import_module(f"{_PLANNING}.airflow_settings")
-    try:
-        given = room.read_environment(mwaa) if mwaa else room.of_airflow(cli.environ)
-        is_enough, message = room.compared(loaded, given, cli.now().date())
-    except GddlError as error:
-        return Checked(subject=subject, status="failed", message=str(error))
-    return Checked(subject=subject, status="ok" if is_enough else "warning", message=message)
-
-
 def _extensions() -> Iterator[Checked]:
     """What installed packages add, each loaded once."""
     for extensions in (DIALECTS, CATALOGS, RUNNERS, NOTIFIERS, COMMANDS):
@@ -602,12 +565,7 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     name = loaded.runner
     descriptor, settings = RUNNERS.get(name), loaded.runners.get(name, {})
     if descriptor.remote:
-        login = (
-            f"; `gddl deploy {name} --dry-run` tries the login"
-            if descriptor.deploy is not None and name in RUNNERS.referenced
-            else ""
-        )
-        yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
+        yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ))
     if descriptor.check:
         given = RunnerCheck(
             name=name,

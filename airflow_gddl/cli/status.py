@@ -89,7 +89,7 @@ class StatusLine:
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
         complete_until: commit time of the source until which everything is known to have come.
-        place: where the newest run worked on the table: Spark's application, or processes; empty: nowhere.
+        place: where the newest run worked on the table: Spark's application, or the job's process; empty: nowhere.
         heartbeat: table that shows that the source's log advances; None: none, so that nothing is known of the source
             since `complete_until`.
         freshness_seconds: limit of `behind_seconds`; None: none.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -17,8 +16,6 @@ if TYPE_CHECKING:
 STATE = "_gddl"
 CUTS = "_as_of"
 """Folder of the lake with the tables of cuts, each cut in a folder of its name (docs/as-of.md)."""
-CHECKS = "_gddl_check"
-"""Folder of the lake with those of `gddl check --platform`, each with landing folder and lakes of its own."""
 SHARDS = "shards"
 """Folder, below a table's state, of the ledgers of its shards."""
 
@@ -41,12 +38,6 @@ def same_place(location: str) -> str:
     for scheme in ("s3a://", "s3n://"):
         text = text.replace(scheme, "s3://", 1) if text.startswith(scheme) else text
     return text.rstrip("/")
-
-
-def is_of_check(lake: str) -> bool:
-    """Whether a lake is one that `gddl check --platform` has made below a lake."""
-    *_, checks, name, own = ("", "", *lake.rstrip("/").split("/"))
-    return checks == CHECKS and all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in (name, own))
 
 
 def table_url(path: str) -> str:

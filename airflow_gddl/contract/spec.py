@@ -53,7 +53,7 @@ def size_bytes(text: str) -> int:
     return int(text[:-1]) * 1024 ** _MEMORY_UNITS[unit] if unit in _MEMORY_UNITS else int(text)
 
 
-TierTasks = Literal["one", "many", "processes"]
+TierTasks = Literal["one", "many"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,7 @@ class TierSpec:
     __pydantic_config__ = STRICT
 
     tasks: TierTasks = "one"
-    """`one`: a table in one Spark task, many tables side by side. `many`: a table over many tasks. `processes`: as
-    `one`, in a process of the job's machine instead of a task, without Java; jobs on a cluster refuse it."""
+    """`one`: a table in one Spark task, many tables side by side. `many`: a table over many tasks."""
     commit: CommitMethod = "direct"
     """Default of the row's `commit`."""
     tables_per_job: int = 200
@@ -112,13 +111,8 @@ class TierSpec:
 
     @property
     def in_one_task(self) -> bool:
-        """Whether one task, or one process, works on a table: Spark's `MERGE INTO` is run by a job's driver."""
-        return self.tasks != "many" and self.commit == "direct"
-
-    @property
-    def in_processes(self) -> bool:
-        """Whether that is a process, which needs no Java."""
-        return self.tasks == "processes" and self.in_one_task
+        """Whether one task works on a table: Spark's `MERGE INTO` is run by a job's driver."""
+        return self.tasks == "one" and self.commit == "direct"
 
     @property
     def inflated_bytes(self) -> int:

@@ -33,7 +33,7 @@ DAGS: dict[str, tuple[Upkeep, str]] = {
     ),
     "gddl_verify": (
         "verify",
-        "Compares each replica with its changes, and with its source where a connection is named; checks constraints.",
+        "Compares each replica with its changes, and with its source where a connection is named.",
     ),
 }
 """Action and doc page by DAG id."""

@@ -63,22 +63,6 @@ def written_runners(section: Mapping[str, Mapping[str, Any] | None]) -> dict[str
     return runners
 
 
-def check_processes(runner: str, tiers: Mapping[str, TierSpec], commit: str | None) -> Iterator[SpecProblem]:
-    """Tiers with `tasks: processes` whose jobs the runner sends to a cluster, where a job refuses them.
-
-    Args:
-        commit: of `defaults`; null: that of each tier holds.
-    """
-    descriptor = _known(runner)
-    if descriptor is None or not descriptor.cluster:
-        return
-    for tier, spec in tiers.items():
-        if spec.tasks == "processes" and (commit or spec.commit) == "direct":
-            what = f"processes of the driver would leave the cluster of runner {runner} idle"
-            remedy = "write tasks: one, a Spark task for each table; or runner: local"
-            yield SpecProblem("PROCESSES_ON_CLUSTER", ("tiers", tier, "tasks"), spec.tasks, what, remedy)
-
-
 def check_runners(
     runner: str, sections: Mapping[str, Mapping[str, Any] | None], tiers: Mapping[str, TierSpec]
 ) -> Iterator[SpecProblem]:
@@ -136,7 +120,6 @@ NAMES = (
     "GDDL_LANDING_ACCESS",
     "GDDL_LOG_FORMAT",
     "GDDL_METADATA",
-    "GDDL_METRICS_FILE",
     "GDDL_MASK_KEY",
     "GDDL_MASK_KEY_FILE",
     "GDDL_METRICS_TABLES",
@@ -146,6 +129,7 @@ NAMES = (
     "GDDL_SPARK_DELTA",
     "GDDL_SPARK_MASTER",
     "GDDL_SPARK_START_TIMEOUT",
+    "GDDL_WITHOUT_SPARK",
 )
 OF_THE_MACHINE = ("GDDL_JARS", "GDDL_SPARK_START_TIMEOUT")
 """Those of `NAMES` that describe the machine, not a deployment: they hold for a demonstration, too."""
@@ -282,7 +266,6 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
 
 _REPLACED = {
     "engine": ("tasks", "write tasks: many for spark, tasks: one for delta_rs"),
-    "spread": ("tasks", "write tasks: processes for processes; for spark nothing"),
     "delta_merge": ("commit", "write commit: merge for true; for false nothing"),
     **{f"delta_rs_{name}": (f"task_{name}", f"write task_{name}") for name in ("max_bytes", "memory", "timeout")},
 }
@@ -466,7 +449,6 @@ class _Draft:
         else:
             sections = self.section("runners")
             self.take(*check_runners(runner, sections, tiers))
-            self.take(*check_processes(runner, tiers, defaults.get("commit")))
             if is_remote(runner) and roots.landing and roots.lake:
                 settings = sections.get(runner) or {}
                 self.take(*check_remote(runner, settings, {("landing",): roots.landing, ("lake",): roots.lake}))

@@ -1,97 +1,78 @@
-"""`gddl check --platform`: the checks from this machine, what they show, and the file of their results."""
+"""`gddl check --platform`: the order of the checks, what they show, and the file of their results."""
 
 from __future__ import annotations
 
-import math
 import os
-from dataclasses import dataclass, replace
+import shlex
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import FrameType
 
 from airflow_gddl.cli import context
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.screen import counted
 from airflow_gddl.contract.errors import MetadataError, documented
-from airflow_gddl.platform_check import course
-from airflow_gddl.platform_check.catalog_entries import by_hand_in, noted, to_register
-from airflow_gddl.platform_check.checks import Outcome
-from airflow_gddl.platform_check.dag_file import DAG_ID, write_dag
-from airflow_gddl.platform_check.databricks_sql import WAREHOUSE, is_workspace_known
-from airflow_gddl.platform_check.job_checks import OF_DATABRICKS, OF_GLUE, JobChecks
-from airflow_gddl.platform_check.place import Bounds, CheckContext, by_hand, context_of, dollars, of_earlier_checks
-from airflow_gddl.platform_check.report import is_report, report, show, summary, text
-from airflow_gddl.runners.child import Stopped, handling, unstoppable
-from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.source_access import announced
+from airflow_gddl.metadata.loading import LoadedMetadata
+from airflow_gddl.platform_check import job_checks, storage_checks
+from airflow_gddl.platform_check.checks import (
+    CHECKS,
+    CheckContext,
+    FoundError,
+    NotTriedError,
+    Outcome,
+    failed,
+    not_tried,
+)
+from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.platform_check.report import is_report, report, text
+from airflow_gddl.runners.child import Stopped, stoppable, unstoppable
+from airflow_gddl.stores import open_store
 
-REPORT = "it-runs-on.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlatformOptions:
-    """The command line as typed.
-
-    Attributes:
-        minutes: the time limit; None: that of `Bounds`.
-        report: file of the results, to be published; empty: `REPORT`.
-        dag: file of a DAG to write instead; empty: the checks are made.
-    """
-
-    minutes: float | None = None
-    report: str = ""
-    dag: str = ""
-    as_json: bool = False
+FOLDER = "_gddl_check"
+"""Folder of the lake with those of checks."""
+REPORT, MINUTES = "it-runs-on.json", 30.0
+_NEEDED = ("storage.put", "job.load")
+"""Checks without which those after them say nothing."""
+_STYLES = {"PASS": "dim", "FAIL": "bold red", "NOT TRIED": "dim"}
+Taken = Callable[[Outcome], None]
 
 
-def check_platform(cli: CliContext, metadata: str, options: PlatformOptions) -> int:
-    """Make the checks, or write the DAG that does; return the exit status.
+def check_platform(cli: CliContext, metadata: str, *, minutes: float | None, file: str, as_json: bool) -> int:
+    """Make the checks; return the exit status.
+
+    Args:
+        minutes: the time limit; None: `MINUTES`.
+        file: of the results, to be published; empty: `REPORT`.
 
     Raises:
-        GddlError: the metadata can't be read, or an option is wrong; nothing was made.
+        GddlError: the metadata can't be read, or the file not be written; nothing was made.
     """
-    _require_fitting(options)
-    if options.dag:
-        write_dag(Path(options.dag))
-        cli.screen.say(
-            f"wrote {options.dag}; unpause and trigger its DAG, {DAG_ID}, then remove the file. It reads the metadata"
-            " that Airflow is configured with"
-        )
-        return context.OK
-    loaded = metadata_folder.read(cli, metadata)
-    path = Path(options.report or REPORT)
+    minutes = minutes or MINUTES
+    made = context_of(cli, metadata_folder.read(cli, metadata), minutes)
+    path = Path(file or REPORT)
     _require_report(path)
-    made = context_of(cli, loaded, Bounds(minutes=options.minutes or Bounds.minutes))
-    say = cli.screen.warn if options.as_json else cli.screen.say
-    for line in announcement(made):
-        say(line, "")
+    runner = made.loaded.runner
+    cli.screen.warn(f"making the checks in {made.root}, and removing it; at most {minutes:g} minutes, jobs of {runner}")
     outcomes: list[Outcome] = []
-    stopped = _course(made, lambda one: _take(cli, outcomes, one, as_json=options.as_json))
-    with unstoppable():
-        ordered = course.in_order(outcomes)
-        content = text(report(made, ordered))
-        error = _write(path, content)  # before the table, whose reader may be gone
-        if not options.as_json:
-            show(cli.screen, ordered)
-        cli.screen.warn(summary(outcomes), "bold")
-        _say_where(cli, path, content, error)
-    return 128 + stopped if stopped is not None else status_of(outcomes) if not error else context.FAILED
 
+    def take(one: Outcome) -> None:
+        outcomes.append(one)
+        if as_json:
+            cli.screen.record({**vars(one), "code": one.code})
+        else:
+            cli.screen.say(one.line, _STYLES[one.state])
 
-def _require_fitting(options: PlatformOptions) -> None:
-    """
-    Raises:
-        MetadataError: `OPTION_INVALID`.
-    """
-    minutes, logs = options.minutes, "leave it out: the task `results` of the DAG logs the results"
-    for name, given, remedy in (
-        ("--report", options.report, logs),
-        ("--json", options.as_json, logs),
-        ("--minutes", minutes, "set it in the file: platform_check(minutes=20)"),
-    ):
-        if options.dag and given:
-            raise MetadataError("OPTION_INVALID", f"{name} with --dag", remedy=remedy)
-    if minutes is not None and not math.isfinite(minutes):
-        raise MetadataError("OPTION_INVALID", f"--minutes {minutes}", remedy="write a number of minutes, such as 30")
+    stopped = everything(made, take)
+    is_written = _write(cli, path, text(report(made, outcomes)))
+    found = Counter(one.state for one in outcomes)
+    cli.screen.warn(f"{found['PASS']} passed, {found['FAIL']} failed, {found['NOT TRIED']} not tried", "bold")
+    if stopped is not None:
+        return 128 + stopped
+    return context.FAILED if found["FAIL"] or not is_written else context.OK
 
 
 def _require_report(path: Path) -> None:
@@ -100,152 +81,113 @@ def _require_report(path: Path) -> None:
     Raises:
         MetadataError: `PATH_UNUSABLE`.
     """
-    remedy = "name another file with --report"
     if path.is_dir() or not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
-        raise MetadataError("PATH_UNUSABLE", f"{path} can't be written", remedy=remedy)
-    if path.exists() and not is_report(path.read_bytes()):
-        raise MetadataError("PATH_UNUSABLE", f"{path} is there, and no report of a check", remedy=remedy)
+        why = "can't be written"
+    elif path.exists() and not is_report(path.read_bytes()):
+        why = "is there, and no report of a check"
+    else:
+        return
+    raise MetadataError("PATH_UNUSABLE", f"{path} {why}", remedy="name another file with --report")
 
 
-class _Stop:
-    """Raises `Stopped` at the first signal while the checks are made; later signals are ignored."""
+def _write(cli: CliContext, path: Path, content: str) -> bool:
+    """Write the file and name it, or show what it would hold; return whether it was written."""
+    try:
+        path.write_text(content, encoding="utf-8")
+    except OSError as error:
+        cli.screen.warn(f"[PATH_UNUSABLE] {path}: {error.strerror}. Remedy: copy what follows.", "red")
+        cli.screen.warn(content)
+        return False
+    page = documented("platforms/check.md")
+    cli.screen.warn(f"wrote {path}, without names, ids and addresses: publish it as {page} says")
+    return True
 
-    is_over = False
 
-    def __call__(self, number: int, _frame: FrameType | None) -> None:
-        if not self.is_over:
-            self.is_over = True
-            raise Stopped(number)
+def context_of(cli: CliContext, loaded: LoadedMetadata, minutes: float) -> CheckContext:
+    """What the checks work with, in a new folder."""
+    environ = announced(loaded.access, cli.environ)
+    return CheckContext(
+        cli=cli,
+        loaded=loaded,
+        root=join(loaded.roots.lake, FOLDER, cli.run_id()),
+        store=open_store(environ),
+        unsigned=open_store({**environ, "AWS_SKIP_SIGNATURE": "true"}),
+        until=time.monotonic() + 60 * minutes,
+    )
 
 
-def _course(made: CheckContext, take: course.Taken) -> int | None:
+def everything(made: CheckContext, take: Taken) -> int | None:
     """Make the checks, and remove what they made whatever happens; the number of the signal that stopped them.
 
     Outcomes are handed to `take`, those of what was not tried too.
     """
-    stop, number, taken = _Stop(), None, list[Outcome]()
-    made_folders = _missing(made)
+    jobs, left, number = JobChecks(made), [*CHECKS], None
 
     def keep(one: Outcome) -> None:
-        taken.append(one)
+        left.remove(one.check)
         take(one)
 
-    def say() -> None:
-        made.cli.screen.warn(f"stopping; {made.place.root} is being removed, which may take some minutes")
-
-    with handling(stop):
-        try:
-            course.everything(made, keep, on_stop=say)
-            stop.is_over = True
-        except Stopped as stopped:
-            number = stopped.number
-        finally:  # also where the terminal or the pipe that is written to is gone
-            stop.is_over = True
-            removal = course.removed(made, made_folders=made_folders)
-        for one in (removal, *course.left_out(taken)):
-            take(one)
+    try:
+        with stoppable():
+            for outcome in outcomes_of(made, {**storage_checks.PROBES, **job_checks.probes(jobs)}):
+                keep(outcome)
+    except Stopped as stopped:
+        number = stopped.number
+    finally:  # also where the terminal or the pipe that is written to is gone
+        with unstoppable():
+            cleanup = removed(made, jobs)
+    for name in left[:-1]:
+        take(not_tried(name, "stopped"))
+    take(cleanup)
     return number
 
 
-def _missing(made: CheckContext) -> list[Path]:
-    """Local folders from the lake upwards that are not there yet."""
-    lake = Path(made.place.lake)
-    return [] if made.on_s3 else [folder for folder in (lake, *lake.parents) if not folder.exists()]
+def outcomes_of(made: CheckContext, probes: Mapping[str, Callable[[CheckContext], str]]) -> Iterator[Outcome]:
+    """Make checks one after the other."""
+    is_possible = True
+    for name, probe in probes.items():
+        outcome = _outcome(made, name, probe) if is_possible else not_tried(name, "failed")
+        is_possible &= outcome.state == "PASS" or name not in _NEEDED
+        yield outcome
 
 
-def status_of(outcomes: list[Outcome]) -> int:
-    return context.FAILED if any(one.state == "FAIL" for one in outcomes) else context.OK
-
-
-def announcement(made: CheckContext, *, processes: int = 1) -> list[str]:
-    """Where the check works, and the most that it takes; folders of other checks.
-
-    Args:
-        processes: those that try the storage.
-    """
-    bounds, loaded = made.bounds, made.loaded
-    checks = JobChecks(made)
-    size, tier = checks.size, loaded.tiers[checks.size]
-    amount = bounds.all_requests(processes)
-    requests = f"{amount:,} requests ({dollars(amount):.2f} USD at list prices), " if made.on_s3 else ""
-    machines = f"{counted(tier.workers, 'worker')}, {tier.cores} cores, {tier.memory}"
-    extra = ", whose machines cost extra" if RUNNERS.get(loaded.runner).remote else ""
-    number = bounds.jobs + max(0, len(to_register(loaded.catalogs)) - 1)
-    jobs = f"{counted(number, 'job')} of the runner {loaded.runner} and the tier {size} ({machines}){extra}"
-    limit = f"at most: {bounds.minutes:g} minutes until no check begins and a job is stopped"
-    lines = [
-        f"making the checks in {made.place.root}, and removing it",
-        f"{limit}, {requests}{processes * bounds.objects:,} objects, {jobs}",
-        *_engines(made),
-    ]
+def _outcome(made: CheckContext, name: str, probe: Callable[[CheckContext], str]) -> Outcome:
+    begun = time.monotonic()
     try:
-        others = of_earlier_checks(made.store, made.place)
-    except Exception:  # noqa: BLE001 - the checks themselves say what is wrong
-        others = []
-    return [*lines, *(_left(made, root) for root in others)]
+        made.require_time()
+        finding = probe(made)
+    except NotTriedError as error:
+        return not_tried(name, error.reason, error.detail)
+    except Exception as error:  # noqa: BLE001 - whatever a platform answers, the other checks are made
+        return failed(name, error, time.monotonic() - begun)
+    return Outcome(check=name, state="PASS", finding=finding, seconds=time.monotonic() - begun)
 
 
-def _engines(made: CheckContext) -> list[str]:
-    """What engines of the platform read and cost, beside jobs."""
-    specs, environ = made.loaded.catalogs.values(), made.cli.environ
-    lines = []
-    if made.on_s3 and any(spec.kind in OF_GLUE and spec.catalog_id is None for spec in specs):
-        lines.append("at most: a query of some kilobytes by Athena for each kind of catalog in Glue, charged as 10 MB")
-    runner = made.loaded.runner
-    if any(spec.kind == OF_DATABRICKS and is_workspace_known(runner, spec.url, environ) for spec in specs):
-        named = environ.get(WAREHOUSE, "").strip()
-        which = (
-            f"the SQL warehouse {named}, which is started where it is stopped, and charged until it stops by itself"
-            if named
-            else "a SQL warehouse that runs already, which is charged as long as it runs; none is started"
-        )
-        lines.append(f"at most: one statement in {which}")
-    return lines
-
-
-def _left(made: CheckContext, root: str) -> str:
-    """What a check may have left that was killed, and the commands that remove it."""
-    is_remote = RUNNERS.get(made.loaded.runner).remote
-    runs = "If it was killed, end its runs on the platform first. " if is_remote else ""
-    return f"another check left, or works in, {root}. {runs}{_left_entries(made, root)}{by_hand(root)}"
-
-
-def _left_entries(made: CheckContext, root: str) -> str:
-    """How to remove the databases that the check in a folder made in catalogs; the notes of them go with the folder."""
+def removed(made: CheckContext, jobs: JobChecks) -> Outcome:
+    """Stop what is going on, and remove the folder of the check; it never raises an `Exception`."""
+    begun, left = time.monotonic(), jobs.close()
     try:
-        other = replace(made, place=replace(made.place, name=root.rpartition("/")[2]))
-        hands = [by_hand_in(other, name) for name in noted(made.store, root)]
-    except Exception:  # noqa: BLE001 - the checks themselves say what is wrong
-        return ""
-    return f"First remove its database {', and '.join(hands)}. " if hands else ""
+        _empty(made)
+        if made.store.exists(made.root):
+            left.append(f"{made.root} is still there. {by_hand(made.root)}")
+    except Exception as error:  # noqa: BLE001 - whatever the store answers is what is left
+        left.append(f"{made.root} can't be removed: {error}. {by_hand(made.root)}")
+    seconds = time.monotonic() - begun
+    if left:
+        return failed("cleanup", FoundError("; ".join(left)), seconds)
+    return Outcome(check="cleanup", state="PASS", finding="everything is removed", seconds=seconds)
 
 
-def _take(cli: CliContext, outcomes: list[Outcome], one: Outcome, *, as_json: bool) -> None:
-    outcomes.append(one)
-    if as_json:
-        cli.screen.record(_plain(one))
-    elif one.state != "NOT TRIED":
-        cli.screen.warn(f"{one.state} {one.check}: {one.finding}", "dim" if one.state == "PASS" else "red")
-
-
-def _plain(one: Outcome) -> dict[str, object]:
-    return {**vars(one), "code": one.code}
-
-
-def _write(path: Path, content: str) -> str:
-    """Write the file; return why it can't be written, empty where it was."""
-    try:
-        path.write_text(content, encoding="utf-8")
-    except OSError as error:
-        return error.strerror or type(error).__name__
-    return ""
-
-
-def _say_where(cli: CliContext, path: Path, content: str, error: str) -> None:
-    """Name the file, or show what it would hold."""
-    if error:
-        cli.screen.warn(f"[PATH_UNUSABLE] {path}: {error}. Remedy: copy what follows.", "red")
-        cli.screen.warn(content)
+def _empty(made: CheckContext) -> None:
+    if not made.on_s3:
+        shutil.rmtree(made.root, ignore_errors=not Path(made.root).exists())
+        made.store.prune(made.root, made.loaded.roots.lake)
         return
-    page = documented("platforms/check.md")
-    cli.screen.warn(f"wrote {path}, without names, ids and addresses: publish it as {page} says")
+    made.store.delete(*(found.path for found in made.store.list(made.root)))
+
+
+def by_hand(root: str) -> str:
+    """The command that removes a folder of a check, and nothing else where its path holds blanks."""
+    if root.startswith("s3://"):
+        return f"Remove it with `aws s3 rm --recursive {shlex.quote(f'{root}/')}`"
+    return f"Remove it with `rm -r {shlex.quote(root)}`"

@@ -29,7 +29,7 @@ from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.java import INSTALL_JAVA, find_java
 from airflow_gddl.contract.layout import join, log_folder
-from airflow_gddl.contract.packages import package_missing
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT, leaves_spark_out, package_missing
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.result import PROGRESS, ErrorInfo, JobResult, error_info
 from airflow_gddl.contract.s3 import is_s3, split
@@ -356,7 +356,8 @@ class LocalRunner(JobProcess):
             FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `JOB_NOT_STARTED`, or as `check_roots`.
             RetriableError: as `check_roots`.
         """
-        if any(not spec.tier_of(table).in_one_task for table in spec.tables if table.size in spec.tiers):
+        over_many = any(not spec.tier_of(table).in_one_task for table in spec.tables if table.size in spec.tiers)
+        if over_many and not leaves_spark_out(self.environ):
             find_java(self.environ)
         return super().run(spec, listener)
 
@@ -409,8 +410,8 @@ def _asked(given: RunnerCheck) -> str:
 def _java(given: RunnerCheck) -> str:
     of_logs = {module for source in sources().values() if source.reads == "log" for module in source.modules}
     reads_log = not of_logs.isdisjoint(given.modules)
-    if given.tiers and all(tier.in_processes for tier in given.tiers.values()) and not reads_log:
-        raise ProbeSkippedError("no table's tier needs it")
+    if leaves_spark_out(given.environ) and not reads_log:
+        raise ProbeSkippedError(f"{LEAVES_SPARK_OUT} is set")
     try:
         return str(find_java(given.environ))
     except FatalError as error:

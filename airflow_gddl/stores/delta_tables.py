@@ -12,19 +12,7 @@ from typing import Any
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.packages import needed_by
-from airflow_gddl.contract.published import ReplicaSchema
 from airflow_gddl.stores import open_store
-
-
-def replica_schema(path: str, environ: Mapping[str, str]) -> ReplicaSchema | None:
-    """Current columns of a replica; null when there is no table.
-
-    Raises:
-        FatalError: `PACKAGE_MISSING`.
-        RetriableError: `LAKE_UNREADABLE`.
-    """
-    text = schema_json(path, environ)
-    return None if text is None else ReplicaSchema.of_json(text)
 
 
 def schema_json(path: str, environ: Mapping[str, str]) -> str | None:

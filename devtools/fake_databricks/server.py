@@ -13,10 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from databricks.sdk.service.jobs import CreateResponse, ListJobsResponse, RepairRunResponse, RunNowResponse
+from databricks.sdk.service.jobs import ListJobsResponse, RepairRunResponse, RunNowResponse
 
-from devtools.fake_databricks.sql import SQL, FakeSql
-from devtools.fake_databricks.workspace import FakeWorkspace, Refusal, arguments_of, invalid, settings_of
+from devtools.fake_databricks.workspace import FakeWorkspace, Refusal, arguments_of, invalid
 
 _API = "/api/2.2/jobs/"
 _LONGEST_BODY = 16 * 1024**2
@@ -44,7 +43,6 @@ class FakeServer:
     Attributes:
         token: what requests must carry: any program and page of this machine reaches the loopback.
         hosts: names by which it may be called, so that a page can't do so under a name of its own.
-        sql: its warehouses; null: it has none.
     """
 
     workspace: FakeWorkspace
@@ -52,7 +50,6 @@ class FakeServer:
     hosts: tuple[str, ...] = ()
     mood: FaultSettings = field(default_factory=FaultSettings)
     requests: list[tuple[str, Body]] = field(default_factory=list)
-    sql: FakeSql | None = None
 
     def answer(self, method: str, body: Body) -> Any:
         """
@@ -60,8 +57,6 @@ class FakeServer:
             Refusal: the request is wrong.
         """
         calls: Mapping[str, Callable[[Body], Any]] = {
-            "POST create": self._create,
-            "POST reset": self._reset,
             "GET get": self._get,
             "GET list": self._list,
             "POST run-now": self._run_now,
@@ -70,22 +65,11 @@ class FakeServer:
             "POST runs/cancel": self._cancel,
             "POST runs/repair": self._repair,
         }
-        verb, _, path = method.partition(" ")
-        if path.startswith(SQL) and self.sql is not None:
-            with self.workspace.lock:
-                return self.sql.answer(verb, path.removeprefix(SQL), body)
         if method not in calls:
             raise Refusal(404, "ENDPOINT_NOT_FOUND", f"no API {method}")
         with self.workspace.lock:
             self.requests.append((method, body))
             return calls[method](body)
-
-    def _create(self, body: Body) -> Any:
-        return CreateResponse(job_id=self.workspace.create(settings_of(body)))
-
-    def _reset(self, body: Body) -> None:
-        arguments_of("reset", body)
-        self.workspace.reset(body["job_id"], settings_of(body["new_settings"]))
 
     def _get(self, body: Body) -> Any:
         return self.workspace.job(arguments_of("get", _numbers(body))["job_id"])
@@ -167,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         given, wanted = self.headers.get("Authorization") or "", f"Bearer {self.fake.token}"
         if not secrets.compare_digest(given.encode("utf-8", "replace"), wanted.encode()):
             raise Refusal(401, "UNAUTHENTICATED", "the token is not the one that the fake printed when it started")
-        if not path.startswith((_API, SQL)):
+        if not path.startswith(_API):
             raise Refusal(404, "ENDPOINT_NOT_FOUND", f"no API {path}")
 
     def _page(self, path: str) -> None:

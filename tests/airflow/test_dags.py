@@ -99,17 +99,6 @@ def test_a03_good_metadata_gives_no_import_error(stage: Stage) -> None:
         raise_problems()
 
 
-@pytest.mark.usefixtures("on_a_cluster")
-def test_a03_processes_on_a_cluster_are_an_import_error(stage: Stage) -> None:
-    runner = "runner: spark_submit\nrunners: {spark_submit: {master: yarn}}\n"
-    tiers = "tiers: {small: {tasks: processes}}\n"
-    stage.write("gddl.yaml", f"landing: s3://b/landing\nlake: s3://b/lake\n{runner}{tiers}")
-    stage.rows("{table: shop.a, keys: [id]}")
-    error, *_ = parse().import_errors.values()
-    for part in ("gddl.yaml:5", "tiers.small.tasks", "runner spark_submit", "write tasks: one"):
-        assert part in error, part
-
-
 def test_a03_a_pipeline_that_can_t_be_built_does_not_affect_others(stage: Stage) -> None:
     stage.rows(
         "{table: shop.a, keys: [id]}",

@@ -190,7 +190,6 @@ def databricks(stage: Stage) -> Iterator[Any]:
         yield server.workspace
 
 
-@pytest.mark.usefixtures("on_a_cluster")
 def test_jobs_elsewhere_are_waited_for_in_the_triggerer(stage: Stage, databricks: Any) -> None:
     stage.order(fail={"shop.c": ["SCHEMA_REFUSED", "no"]})
     assert states(own_dag(select=["shop.*"])) == {"load": "failed"}, "the failure of the first job is kept"

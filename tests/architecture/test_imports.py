@@ -57,7 +57,6 @@ AIRFLOW = (
     "notifications",
     "operators",
     "page",
-    "platform_check",
     "plugins",
     "reporting",
     "sensors",
@@ -225,9 +224,7 @@ ROOMS = {
     "airflow_gddl.runners.databricks.platform",
     "airflow_gddl.runners.databricks.workspace",
     "airflow_gddl.runners.emr_serverless.platform",
-    "airflow_gddl.runners.glue.jobs",
     "airflow_gddl.runners.glue.platform",
-    "spark_jobs.job.metrics_file",
     "spark_jobs.sources.capture.engine_process",
 }
 """Modules that only the users of a client load. All others import it in the function that opens a connection."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 from jsonschema import Draft202012Validator
 
@@ -71,18 +71,12 @@ CREATE_TABLE = _object(
 )
 UPDATE_TABLE = _object("", comment=_TEXT, properties=_MAP)
 CREATE_SCHEMA = _object("name catalog_name", name=_TEXT, catalog_name=_TEXT, comment=_TEXT, properties=_MAP)
-LIST_TABLES = _object(
-    "catalog_name schema_name", **dict.fromkeys(("catalog_name", "schema_name", "max_results", "page_token"), _TEXT)
-)
 
 
 @dataclass
 class UnityWorld:
     """Attributes:
     status: answered to every request; null: as the request deserves.
-    refuses: status by the beginning of method and path, `DELETE /schemas`, answered instead.
-    forgets: tables that are created are not kept.
-    page_size: most tables of one answer to a listing.
     asked: method and path of each request.
     tokens: as the requests brought them.
     """
@@ -91,31 +85,19 @@ class UnityWorld:
     schemas: dict[str, Any] = field(default_factory=dict)
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     status: int | None = None
-    refuses: dict[str, int] = field(default_factory=dict)
-    forgets: bool = False
-    page_size: int = 1
     asked: list[str] = field(default_factory=list)
     tokens: set[str | None] = field(default_factory=set)
 
     def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
-        path = path.removeprefix("/api/2.1/unity-catalog")
-        refused = (status for beginning, status in self.refuses.items() if f"{method} {path}".startswith(beginning))
-        if (status := next(refused, self.status)) is not None:
-            return status, {"error_code": "NO", "message": "refused for the test"}
-        if method == "GET" and path.startswith("/tables?"):
-            return self._listed(dict(parse_qsl(path.partition("?")[2])))
-        kind, _, name = path.removeprefix("/").partition("/")
-        there = {"tables": self.tables, "schemas": self.schemas, "catalogs": {"lake": {"name": "lake"}}}
-        held: dict[str, Any] = there[kind]
+        if self.status is not None:
+            return self.status, {"error_code": "NO", "message": "refused for the test"}
+        kind, _, name = path.removeprefix("/api/2.1/unity-catalog/").partition("/")
+        held: dict[str, Any] = {"tables": self.tables, "schemas": self.schemas}[kind]
         if method == "POST":
             return self._made(kind, held, body)
         if name not in held:
             return 404, {"error_code": "TABLE_NOT_FOUND", "message": f"{name} does not exist"}
-        return self._dropped(kind, held, name) if method == "DELETE" else self._shown(held, name, body)
-
-    def _shown(self, held: dict[str, Any], name: str, body: Any) -> tuple[int, Any]:
-        """The entry, with what a PATCH changes."""
-        if body is not None:
+        if method == "PATCH":
             UPDATE_TABLE.validate(body)
             held[name] |= body
         return 200, held[name]
@@ -129,28 +111,8 @@ class UnityWorld:
             return 404, {"error_code": "SCHEMA_NOT_FOUND", "message": "no such schema"}
         if name in held:
             return 409, {"error_code": "ALREADY_EXISTS", "message": name}
-        if not (self.forgets and kind == "tables"):
-            held[name] = dict(body)
-        return 200, dict(body)
-
-    def _listed(self, asked: Mapping[str, str]) -> tuple[int, Any]:
-        LIST_TABLES.validate(dict(asked))
-        schema = f"{asked['catalog_name']}.{asked['schema_name']}"
-        if schema not in self.schemas:
-            return 404, {"error_code": "SCHEMA_NOT_FOUND", "message": "no such schema"}
-        found = [table for name, table in sorted(self.tables.items()) if name.startswith(f"{schema}.")]
-        first = int(asked.get("page_token") or 0)
-        last = first + self.page_size
-        return 200, {
-            "tables": found[first:last],
-            "next_page_token": str(last) if last < len(found) else None,
-        }
-
-    def _dropped(self, kind: str, held: dict[str, Any], name: str) -> tuple[int, Any]:
-        if kind == "schemas" and any(table.startswith(f"{name}.") for table in self.tables):
-            return 400, {"error_code": "FAILED_PRECONDITION", "message": "the schema is not empty"}
-        del held[name]
-        return 200, {}
+        held[name] = dict(body)
+        return 200, held[name]
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.bundle import Target, here, link_python, write_tar
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import utc_now
@@ -128,8 +129,7 @@ class Site:
     def run(self, *more: str) -> Iterator[Run]:
         """`gddl run` on all tables; whatever is left of it at the end is killed."""
         command = [sys.executable, "-m", "airflow_gddl.cli.main", "run", "--json", "--wait", str(WAIT_SECONDS)]
-        # A cluster refuses processes, which conftest sets for other tests.
-        own = {name: value for name, value in os.environ.items() if not name.endswith("__TASKS")}
+        own = {name: value for name, value in os.environ.items() if name != LEAVES_SPARK_OUT}
         environ = {**own, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
         process = subprocess.Popen(
             [*command, "--metadata", str(self.root / "metadata"), *more],

@@ -244,6 +244,7 @@ def test_invalid_settings_stop_the_command_with_their_position(shop: Shop, comma
     assert ("gddl.yaml", 2, "lakes") in [(problem["file"], problem["line"], problem["field"]) for problem in shown]
 
 
+@pytest.mark.usefixtures("with_spark")
 def test_java_is_checked_first(shop: Shop) -> None:
     shop.write("java/bin/java", "#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
     tiers = "tiers: {small: {tasks: many}}\n"
@@ -669,11 +670,8 @@ def test_wrong_arguments_are_2(
         (["run", "sales"], "Got unexpected extra argument(s) (sales)"),
         (["validate", "a.b"], "Got unexpected extra argument(s) (a.b)"),
         (
-            ["query", "--table", "a.b", "--reader", "postgres"],
-            (
-                "Invalid value for '--reader': 'postgres' is not one of 'spark', 'databricks', 'athena', 'duckdb', "
-                "'python', 'polars'."
-            ),
+            ["schema", "--table", "a.b", "--format", "avro"],
+            "Invalid value for '--format': 'avro' is not one of 'sql', 'json-schema'.",
         ),
     ],
 )

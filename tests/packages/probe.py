@@ -44,7 +44,6 @@ OF_AIRFLOW = (
 ROOMS = {
     "airflow_gddl.hooks.databricks": "airflow.providers.databricks",
     "airflow_gddl.operators.lineage": "airflow.providers.openlineage",
-    "spark_jobs.job.metrics_file": "prometheus_client",
     "spark_jobs.sources.capture.engine_process": "jpype",
 }
 """Modules that are loaded only where the package of their extra is."""
@@ -53,7 +52,7 @@ CLIENTS = {"databricks": "databricks.sdk", "emr_serverless": "boto3", "glue": "b
 NOT_TRIED = ("demo",)
 """Commands that the caller tries itself."""
 JOBS = (
-    "catalog", "erase", "errors", "explain", "load", "maintain", "move", "rebuild", "reload", "resync", "run", "sweep",
+    "catalog", "erase", "errors", "explain", "load", "maintain", "rebuild", "reload", "resync", "run", "sweep",
     "truncate", "verify",
 )  # fmt: skip
 """Commands that start a job: tried where the commands alone are installed. Where Spark is, the caller runs a job."""

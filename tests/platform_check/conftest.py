@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.platform_check import job_checks
 from tests.harness.s3_server import Bucket, serving
 from tests.platform_check.ground import Ground
 from tests.s3.conftest import Server, server, way
 
 __all__ = ["server", "way"]
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_REGION": "us-east-1"}
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_checks, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(job_checks, "CLAIM_SECONDS", 0.0)
 
 
 @pytest.fixture

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.platform_check import course
-from airflow_gddl.platform_check.checks import Outcome
-from airflow_gddl.platform_check.place import Bounds, CheckContext, context_of
+from airflow_gddl.contract.spec import TierSpec
+from airflow_gddl.platform_check import command, job_checks, storage_checks
+from airflow_gddl.platform_check.checks import CheckContext, Outcome
+from airflow_gddl.platform_check.job_checks import JobChecks
 
-SETTINGS: Mapping[str, Any] = {"runner": "local", "tiers": {"small": {"tasks": "processes"}}}
+SETTINGS: Mapping[str, Any] = {"runner": "local"}
+STORAGE = tuple(storage_checks.PROBES)
+JOBS = ("job.load", "job.cancel", "job.resume", "tables.verify", "tables.rows")
 
 
 @dataclass(frozen=True)
@@ -57,25 +63,37 @@ class Ground:
     def cli(self) -> CliContext:
         return replace(context.real(), environ={**os.environ, **self.environ})
 
-    def context(self, **changes: Any) -> CheckContext:
+    def context(self, *, minutes: float = 20.0, cli: CliContext | None = None, **changes: Any) -> CheckContext:
         """What checks work with.
 
         Args:
-            changes: fields of it; `minutes` of its bounds.
+            changes: fields of it.
         """
         self.write()
-        bounds = Bounds(minutes=changes.pop("minutes", 5.0))
-        cli = changes.get("cli", self.cli)
-        made = context_of(cli, metadata.read(cli, str(self.metadata)), bounds, name="id-1")
-        return replace(made, poll_seconds=0.05, claim_seconds=0.0, **changes)
+        cli = cli or self.cli
+        return replace(command.context_of(cli, metadata.read(cli, str(self.metadata)), minutes), **changes)
 
 
 def outcomes(made: CheckContext, *wanted: str) -> dict[str, Outcome]:
-    """Outcomes of these checks, all if none is named, with the removal."""
-    taken: list[Outcome] = []
-    course.everything(made, taken.append, wanted or None)
-    return {one.check: one for one in [*taken, course.removed(made)]}
+    """Outcomes of these checks, with the removal."""
+    jobs = JobChecks(made)
+    probes = {**storage_checks.PROBES, **job_checks.probes(jobs)}
+    found = [*command.outcomes_of(made, {name: probe for name, probe in probes.items() if name in wanted})]
+    return {one.check: one for one in [*found, command.removed(made, jobs)]}
 
 
-def paths(store: Any, folder: str) -> list[str]:
-    return sorted(one.path for one in store.list(folder))
+@contextmanager
+def on_workspace(ground: Ground) -> Iterator[tuple[CheckContext, Any]]:
+    """A context whose jobs are processes of the fake workspace of Databricks, and this."""
+    from airflow_gddl.runners.databricks.jobs import jobs_of  # noqa: PLC0415 - needs its SDK
+    from airflow_gddl.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - as above
+    from devtools.fake_databricks.server import serving  # noqa: PLC0415 - as above
+
+    own = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "node_type": "i3.xlarge", "local_roots": True}
+    with serving([sys.executable, "-m", "spark_jobs.main"]) as server:
+        login = {"DATABRICKS_HOST": server.workspace.url, "DATABRICKS_TOKEN": server.token}
+        with mock.patch.dict(os.environ, {"GDDL_WITHOUT_SPARK": "", **login}):
+            for job in jobs_of({"small": TierSpec(tasks="one")}, DatabricksSettings(**own)).values():
+                server.workspace.create(job)
+            settings = {**ground.settings, "runner": "databricks", "runners": {"databricks": own}, "tiers": {}}
+            yield replace(ground, settings=settings).context(), server.workspace

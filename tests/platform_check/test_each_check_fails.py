@@ -1,59 +1,169 @@
-"""Each check is seen failing with its own code, and passing on a local folder and on S3."""
+"""Each check is seen failing with a fault of its own, and the checks of storage passing on a local folder and on S3."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
-from airflow_gddl.contract.documentation import code_texts
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.platform_check import course, job_checks, storage_checks
-from airflow_gddl.platform_check.checks import CHECKS, STORAGE
-from airflow_gddl.platform_check.course import AIRFLOW
+from airflow_gddl.contract.python_command import JOB
+from airflow_gddl.platform_check import command, job_checks, storage_checks
+from airflow_gddl.platform_check.checks import CHECKS, CheckContext, Outcome
+from airflow_gddl.platform_check.command import FOLDER
 from airflow_gddl.platform_check.job_checks import JobChecks
-from airflow_gddl.platform_check.place import FOLDER
 from airflow_gddl.stores import Storage
-from tests.platform_check.faults import FAULTS
-from tests.platform_check.ground import Ground, outcomes
+from tests.platform_check.ground import STORAGE, Ground, outcomes
 
-NEEDS_AIRFLOW = ("airflow.triggerer", "airflow.dag_processor")
+FAKE_JOB = Path(__file__).parents[1] / "commands" / "fake_job.py"
 
 
-def test_each_check_has_a_fault() -> None:
+class NoIfNoneMatch(Storage):
+    """The condition that nothing is there is ignored."""
+
+    def create(self, path: str, data: bytes) -> bool:
+        self.write(path, data)
+        return True
+
+
+class NoIfMatch(Storage):
+    """The condition of a tag is ignored."""
+
+    def swap(self, path: str, data: bytes, tag: str | None) -> bool:  # noqa: ARG002 - ignored
+        self.write(path, data)
+        return True
+
+
+class LateReads(Storage):
+    """Who was refused does not see at once what is there."""
+
+    def __init__(self, *args: Any, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.hidden: set[str] = set()
+
+    def create(self, path: str, data: bytes) -> bool:
+        done = super().create(path, data)
+        self.hidden |= set() if done else {path}
+        return done
+
+    def read_tagged(self, path: str) -> tuple[bytes, str]:
+        if path in self.hidden:
+            self.hidden.remove(path)
+            raise FileNotFoundError(path)
+        return super().read_tagged(path)
+
+
+class OnePage(Storage):
+    """A listing ends after a thousand objects."""
+
+    def list(self, folder: str, after: str = "", within: str | None = None) -> Any:
+        return (one for number, one in enumerate(super().list(folder, after, within)) if number < 1000)
+
+
+class NoDeletes(Storage):
+    """Deletes are denied."""
+
+    def delete(self, *paths: str) -> None:
+        raise FatalError("STORAGE_DENIED", "no permission to delete", where=paths[0])
+
+
+def of_store(check: str, kind: type[Storage]) -> Callable[[Ground], Outcome]:
+    return lambda ground: outcomes(ground.context(store=kind(ground.cli.environ)), check)[check]
+
+
+def with_job(ground: Ground, *program: str, **variables: str) -> CheckContext:
+    """A context whose jobs are another program."""
+    cli = replace(ground.cli, job_command=program)
+    return ground.context(cli=replace(cli, environ={**cli.environ, **variables}))
+
+
+def job_that_does_nothing(ground: Ground) -> Outcome:
+    return outcomes(with_job(ground, sys.executable, "-c", "pass"), "job.load")["job.load"]
+
+
+def job_that_ends_otherwise(ground: Ground) -> Outcome:
+    """It is asked to stop, and its tables fail with another code."""
+    progress = [{"table": "nyc.airlines", "step": "discover"}]
+    orders = json.dumps({"progress": progress, "on_term": "answer", "sleep": 60})
+    made = with_job(ground, sys.executable, "-P", str(FAKE_JOB), FAKE_JOB=orders)
+    return outcomes(made, "job.cancel")["job.cancel"]
+
+
+def job_that_starts_once(ground: Ground) -> Outcome:
+    """The jobs after the first one end at once."""
+    mark, program = ground.root / "started", ground.root / "once.py"
+    program.write_text(
+        f"import os, sys, pathlib\nmark = pathlib.Path({str(mark)!r})\nif mark.exists(): sys.exit(3)\nmark.touch()\n"
+        f"os.execv({JOB[0]!r}, [*{list(JOB)!r}, *sys.argv[1:]])\n"
+    )
+    made = with_job(ground, sys.executable, "-P", str(program))
+    return outcomes(made, "job.load", "job.resume")["job.resume"]
+
+
+def with_a_row_removed(check: str) -> Callable[[Ground], Outcome]:
+    """Somebody else deletes a row of a replica after it was loaded."""
+
+    def make(ground: Ground) -> Outcome:
+        made = ground.context()
+        jobs = JobChecks(made)
+        probes = job_checks.probes(jobs)
+        (load,) = command.outcomes_of(made, {"job.load": probes["job.load"]})
+        assert load.state == "PASS", load
+        replica = DeltaTable(made.below("lake", "nyc", "airlines"))
+        assert replica.delete("carrier = 'AA'")["num_deleted_rows"] == 1
+        (found,) = command.outcomes_of(made, {check: probes[check]})
+        assert command.removed(made, jobs).state == "PASS"
+        return found
+
+    return make
+
+
+def no_deletes(ground: Ground) -> Outcome:
+    made = ground.context(store=NoDeletes({**os.environ, **ground.environ}))
+    return outcomes(made, "storage.lost_answer")["cleanup"]
+
+
+FAULTS: Mapping[str, tuple[str, Callable[[Ground], Outcome]]] = {
+    "storage.put": ("bucket_ground", of_store("storage.put", NoIfMatch)),
+    "storage.lost_answer": ("bucket_ground", of_store("storage.lost_answer", LateReads)),
+    "storage.listing": ("bucket_ground", of_store("storage.listing", OnePage)),
+    "storage.denied": ("open_ground", lambda ground: outcomes(ground.context(), "storage.denied")["storage.denied"]),
+    "job.load": ("ground", job_that_does_nothing),
+    "job.cancel": ("ground", job_that_ends_otherwise),
+    "job.resume": ("ground", job_that_starts_once),
+    "tables.verify": ("ground", with_a_row_removed("tables.verify")),
+    "tables.rows": ("ground", with_a_row_removed("tables.rows")),
+    "cleanup": ("open_ground", no_deletes),
+}
+"""For each check, a ground and a fault with which it fails."""
+
+
+def test_each_check_has_a_fault_and_is_made(ground: Ground) -> None:
     assert list(FAULTS) == list(CHECKS)
-    assert all({"local", "s3"} & set(fault.grounds) for fault in FAULTS.values())
+    made = [*storage_checks.PROBES, *job_checks.probes(JobChecks(ground.context())), "cleanup"]
+    assert made == list(CHECKS)
 
 
-def test_each_check_is_made(ground: Ground) -> None:
-    made = [*storage_checks.PROBES, *job_checks.probes(JobChecks(ground.context())), "catalog.answer"]
-    assert {*made, *AIRFLOW, "cleanup"} == set(CHECKS)
-    assert tuple(storage_checks.PROBES) == STORAGE
+@pytest.mark.parametrize("check", FAULTS)
+def test_the_check_fails_with_its_fault(check: str, request: pytest.FixtureRequest) -> None:
+    place, make = FAULTS[check]
+    found = make(request.getfixturevalue(place))
+    code = "PLATFORM_NOT_REMOVED" if check == "cleanup" else "PLATFORM_CHECK_FAILED"
+    assert (found.state, found.code) == ("FAIL", code), found
+    assert re.fullmatch(rf"FAIL {re.escape(check)}: \[{code}\] .+\. Remedy: .+", found.line), found.line
 
 
-def test_codes_are_of_one_check_each_and_documented_with_a_remedy() -> None:
-    found = [check.code for check in CHECKS.values()]
-    assert len(set(found)) == len(found)
-    assert {code for code in found if not code_texts()[code].remedy} == set()
-    assert all(check.remedy for check in CHECKS.values())
-
-
-@pytest.mark.parametrize("check", [name for name, fault in FAULTS.items() if "local" in fault.grounds])
-def test_the_check_fails_with_its_fault(check: str, ground: Ground) -> None:
-    if check in NEEDS_AIRFLOW:
-        pytest.importorskip("airflow")
-    found = FAULTS[check].make(ground)
-    assert (found.state, found.code) == ("FAIL", CHECKS[check].code), found
-    assert found.finding
-    assert re.search(rf"{re.escape(check)}.*\[{found.code}\] .+\. Remedy: .+", found.line), found.line
-
-
-@pytest.mark.parametrize("check", [name for name, fault in FAULTS.items() if "s3" in fault.grounds])
-def test_the_check_fails_with_its_fault_on_s3(check: str, bucket_ground: Ground) -> None:
-    found = FAULTS[check].make(bucket_ground)
-    assert (found.state, found.code) == ("FAIL", CHECKS[check].code), found
+def test_a_put_if_absent_that_replaces_is_found(bucket_ground: Ground) -> None:
+    found = of_store("storage.put", NoIfNoneMatch)(bucket_ground)
+    assert found.finding == "a put if absent is taken where an object is"
 
 
 class Refusing(Storage):
@@ -71,46 +181,25 @@ class Refusing(Storage):
         ("STORAGE_DENIED", "PASS"),
         ("S3_CREDENTIALS_REFUSED", "PASS"),
         ("S3_BUCKET_MISSING", "FAIL"),
-        ("S3_REGION_WRONG", "FAIL"),
         ("PACKAGE_MISSING", "FAIL"),
     ],
 )
 def test_a_refusal_has_a_code_of_rights(code: str, state: str, open_ground: Ground) -> None:
     """Another one would lead whoever reads it astray, or the request was never made."""
-    denied = Refusing("STORAGE_DENIED")
-    made = open_ground.context(anonymous=lambda: Refusing(code), unsigned=lambda: denied)
-    assert outcomes(made, "storage.write", "storage.denied")["storage.denied"].state == state
+    made = open_ground.context(unsigned=Refusing(code))
+    assert outcomes(made, "storage.denied")["storage.denied"].state == state
 
 
-def test_a_bucket_that_is_open_without_keys_is_found(open_ground: Ground) -> None:
-    """Where keys that nobody knows are refused all the same, as Amazon S3 does in a public bucket."""
-    made = open_ground.context(anonymous=lambda: Refusing("S3_CREDENTIALS_REFUSED"))
-    found = outcomes(made, "storage.write", "storage.denied")["storage.denied"]
-    assert (found.state, found.finding) == ("FAIL", "an object was read without a right to it")
-
-
-FAILING = {
-    "ground": {},
-    # versitygw on a disk keeps content and tag in two files: a read beside a write has the one of before, the other of
-    # after. How often that is met differs.
-    "bucket_ground": {"storage.updates": "FAIL"},
-    "open_ground": {"storage.denied": "FAIL"},
-}
-"""Checks of storage that may fail on a ground, which are then right: it breaks the promise."""
-
-
-@pytest.mark.parametrize("place", FAILING)
+@pytest.mark.parametrize("place", ["ground", "bucket_ground"])
 def test_the_checks_of_storage_pass_where_all_is_well(place: str, request: pytest.FixtureRequest) -> None:
     here: Ground = request.getfixturevalue(place)
     made = here.context()
-    made.store.write(f"{here.landing}/shop/t/x", b"")
     found = outcomes(made, *STORAGE)
-    bad = {name: one.line for name, one in found.items() if one.state == "FAIL" and name not in FAILING[place]}
-    assert bad == {}
+    assert {name: one.line for name, one in found.items() if one.state == "FAIL"} == {}
     skipped = {name: one.reason for name, one in found.items() if one.state == "NOT TRIED"}
     assert skipped in ({}, {"storage.denied": "all-rights"})
     assert place == "ground" or not skipped
-    assert list(made.store.list(made.place.lake)) == []
+    assert list(made.store.list(here.lake)) == []
 
 
 @pytest.mark.parametrize("place", ["ground", "bucket_ground"])
@@ -122,28 +211,23 @@ def test_the_removal_touches_nothing_beside_the_folder(place: str, odd: str, req
         here = replace(here, store=f"{here.store or here.root}{odd}")
         Path(here.root, odd.strip("/")).mkdir()
     made = here.context()
-    beside = [
-        f"{made.place.root}0/x",
-        f"{made.place.root}.x",
-        f"{made.place.lake}/{FOLDER}/x",
-        f"{made.place.lake}/t/x",
-    ]
+    beside = [f"{made.root}0/x", f"{made.root}.x", f"{here.lake}/{FOLDER}/x", f"{here.lake}/t/x"]
     for path in beside:
         made.store.write(path, b"mine")
-    made.store.write(made.place.below("many", "x"), b"")
-    assert course.removed(made).state == "PASS"
-    assert sorted(one.path for one in made.store.list(made.place.lake)) == sorted(beside)
+    made.store.write(made.below("many", "x"), b"")
+    assert outcomes(made)["cleanup"].state == "PASS"
+    assert sorted(one.path for one in made.store.list(here.lake)) == sorted(beside)
 
 
 def test_a_link_in_the_folder_is_removed_and_not_followed(ground: Ground) -> None:
     made, mine = ground.context(), ground.root / "mine"
     mine.mkdir()
     (mine / "x").write_text("mine")
-    Path(made.place.below("many")).mkdir(parents=True)
-    Path(made.place.below("many", "link")).symlink_to(mine)
-    assert course.removed(made).state == "PASS"
+    Path(made.below("many")).mkdir(parents=True)
+    Path(made.below("many", "link")).symlink_to(mine)
+    assert outcomes(made)["cleanup"].state == "PASS"
     assert (mine / "x").read_text() == "mine"
-    Path(made.place.root).parent.mkdir()
-    Path(made.place.root).symlink_to(mine)
-    assert course.removed(made).code == "PLATFORM_NOT_REMOVED"
+    Path(made.root).parent.mkdir()
+    Path(made.root).symlink_to(mine)
+    assert outcomes(made)["cleanup"].state == "FAIL"
     assert (mine / "x").read_text() == "mine"

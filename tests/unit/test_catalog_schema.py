@@ -57,7 +57,6 @@ def test_every_field_is_described() -> None:
         "CatalogSpec",
         "Defaults",
         "Expectation",
-        "ForeignKey",
         "InitialLoad",
         "LandingRetention",
         "NewTableLimits",

@@ -46,7 +46,7 @@ CARRIERS = (
     "__init__",
     "JarSet",
 )
-CARRIERS += ("Notice", "Finding", "advice", "_of_paths", "require_keyed")
+CARRIERS += ("Notice", "Finding", "Advice", "_of_paths", "require_keyed")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata|benchmarks|devtools)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
@@ -152,7 +152,6 @@ def test_codes_that_other_pages_name_exist() -> None:
         "NO_CODEGEN",
         "DATABRICKS_HOST",
         "DATABRICKS_TOKEN",
-        "DATABRICKS_WAREHOUSE_ID",
         "PERFORMANCE_OPTIMIZED",
         "CAN_MANAGE",
         "CAN_MANAGE_RUN",
@@ -182,7 +181,6 @@ def test_codes_that_other_pages_name_exist() -> None:
         "POOL_OVERLOADED",
         "POOL_SHORT",
         "RUN_OUTLASTS_INTERVAL",
-        "ONBOARD_UNEDITABLE",
         "NEW_TABLE_ADDED",
         "NEW_TABLE_LIMIT",
     }

@@ -15,7 +15,7 @@ from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented
 from airflow_gddl.contract.s3 import buckets
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runners.descriptor import DeployCommand, RunnerDescriptor
+from airflow_gddl.runners.descriptor import RunnerDescriptor
 
 CONTRACT_TAG = "gddl-contract"
 """Tag of a job: the contract version of whoever deployed it."""
@@ -198,13 +198,8 @@ RUNNER = RunnerDescriptor(
     check="airflow_gddl.runners.databricks.serverless_check:check",
     check_root=check_root,
     install="airflow-gddl[databricks]",
-    deploy=DeployCommand(
-        jobs="Databricks jobs",
-        deployment="airflow_gddl.runners.databricks.deployment:DEPLOYMENT",
-        renders=True,
-    ),
+    deploy="airflow_gddl.runners.databricks.jobs:render",
     bundle="airflow_gddl.runners.databricks.job_files:JOB_FILES",
-    capacity="airflow_gddl.capacity.databricks:CAPACITY",
     project="airflow_gddl.runners.databricks.settings:project_settings",
 )
 

@@ -24,7 +24,6 @@ from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.debezium.avro_files import MAGIC as AVRO
 from spark_jobs.dialects.debezium.avro_files import avro_records
 from spark_jobs.dialects.debezium.change_events import events_of, read_events, table_of
-from spark_jobs.dialects.debezium.commit_places import logs_of
 from spark_jobs.dialects.debezium.parquet_table import documents_in, read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
@@ -133,7 +132,7 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
         id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes, path),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(changes),
-        streams=_streams(sources, times), logs=logs_of(given)[:MOST_NAMED],
+        streams=_streams(sources, times),
     )  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.row_checks import table_name_fault
-from airflow_gddl.contract.source_logs import place_in
 from airflow_gddl.contract.sources.capture import READ, capture_of, properties_of
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.runtime import iso
@@ -106,9 +105,6 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
         require_readable(run, known)
         warnings = require_followed(run, source.at(known, now))
         totals.warn(warnings)
-        commit = source.log.last_commit(known)
-        if commit is not None and not warnings:  # else rows of dropped partitions are there yet
-            totals.read_until = place_in(known.number, commit)
 
 
 def open_log(run: TableRun) -> str:
