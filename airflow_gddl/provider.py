@@ -48,7 +48,7 @@ verify_schedule (string) = @weekly
 watch_schedule (string) = */10 * * * *
   Schedule of gddl_watch, which exists where alerts are configured, and of gddl_new_tables. Empty: manual.
 notify_connection (string) =
-  Connection of a webhook to notify of failures and late runs. Empty: none.
+  Connection of a webhook to notify of failures. Empty: none.
 """
 """An option, its type and default on one line, its description on the lines below."""
 _HEAD = re.compile(r"(?P<name>\w+) \((?P<type>\w+)\) =(?: (?P<default>.*))?")
