@@ -30,17 +30,14 @@ class GddlNotifier(BaseNotifier):
     Args:
         connection: id of a connection whose host is the URL (a token may be its password, appended as a path); None:
             only logged.
-        late: the message is about a run that takes longer than the table's freshness.
         post: sends a message; None: an HTTP POST.
     """
 
     template_fields: Sequence[str] = ()
 
-    def __init__(
-        self, connection: str | None = None, *, late: bool = False, post: Post | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, connection: str | None = None, *, post: Post | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.connection, self.late, self.post = connection, late, post or post_json
+        self.connection, self.post = connection, post or post_json
 
     def notify(self, context: Context) -> None:
         """
@@ -48,19 +45,12 @@ class GddlNotifier(BaseNotifier):
             RetriableError: `NOTIFIER_UNREACHABLE`: the webhook can't be reached, or refuses.
             FatalError: `NOTIFIER_CONNECTION_INVALID`.
         """
-        self.log.warning("%s", message_of(context, late=self.late)["text"])
+        self.log.warning("%s", message_of(context)["text"])
         if self.connection is not None:
-            self.post(url_of(capabilities.connection(self.connection)), message_of(context, late=self.late))
-
-    async def async_notify(self, context: Context) -> None:
-        """`notify`, for the triggerer."""
-        # Airflow's own bridge: connections are asked for over the triggerer's loop.
-        from asgiref.sync import sync_to_async  # noqa: PLC0415 - only needed there
-
-        await sync_to_async(self.notify)(context)
+            self.post(url_of(capabilities.connection(self.connection)), message_of(context))
 
 
-def message_of(context: Mapping[str, Any], *, late: bool) -> dict[str, Any]:
+def message_of(context: Mapping[str, Any]) -> dict[str, Any]:
     """Message: table alerts if there are any, else the state of the run; None: not known."""
     given = context.get("gddl_text")
     task = context.get("task_instance") or context.get("ti")
@@ -68,15 +58,13 @@ def message_of(context: Mapping[str, Any], *, late: bool) -> dict[str, Any]:
     dag_id = getattr(task, "dag_id", None) or _of(run, "dag_id")
     run_id = context.get("run_id") or _of(run, "run_id") or _of(run, "dag_run_id")
     task_id = getattr(task, "task_id", None)
-    what = "takes longer than the freshness of its table" if late else "failed"
     place = " ".join(str(part) for part in (dag_id, task_id, run_id) if part)
     why = f": {context['exception']}" if context.get("exception") else ""
     return {
-        "text": str(given or f"{place} {what}{why}")[:_LONGEST],
+        "text": str(given or f"{place} failed{why}")[:_LONGEST],
         "dag_id": dag_id,
         "task_id": task_id,
         "run_id": run_id,
-        "late": late,
         "log_url": getattr(task, "log_url", None),
     }
 
