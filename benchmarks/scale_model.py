@@ -28,13 +28,13 @@ from small_tables import run
 from this_engine import Side
 from workload import Folders, Workload
 
-from airflow_gddl.capacity.rules import REQUESTS_OF_A_BATCH
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.topology.pipelines import pipelines
 from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session import SessionSettings
+from tests.s3.test_requests import REQUESTS_OF_A_BATCH
 
 _SIDE, _CORES, _SEED, _ROWS = "one", 2, 1, 10_000
 _FEW, _MANY, _CHECKED_CHANGES, _CHECKED_SHARE = 100, 1_000, 500, 0.3
@@ -295,7 +295,7 @@ class Fleet:
         jobs = self.rounds * -(-small // pack) * (1 - (1 - self.share) ** pack)
         large_batches = self.large_tables * self.rounds
         large_changes = self.gb_a_day * _GB * self.large_share / costs.change_bytes
-        start, asked = costs.batch.fixed.cpu_seconds, REQUESTS_OF_A_BATCH._asdict()
+        start, asked = costs.batch.fixed.cpu_seconds, REQUESTS_OF_A_BATCH
         hours = {
             "polls": costs.poll.each.cpu_seconds * self.tables * self.rounds,
             "starts of small tables' jobs": start * jobs,

@@ -146,9 +146,7 @@ class LandingLocation:
         return landing_root(self.landing)
 
 
-def discover(
-    place: LandingLocation, ledger: Ledger, now: datetime, *, full: bool = False, back: timedelta | None = None
-) -> Discovery:
+def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: bool = False) -> Discovery:
     """New files at `place`.
 
     Lists in full when `full`, when few files are known, when the last full listing is a day old, or when the layout
@@ -157,10 +155,9 @@ def discover(
 
     Args:
         now: aware.
-        back: lookback behind the newest change file; None: the row's `lookback`.
     """
     keep(place, ledger)
-    scope = _Scope() if full else _scope(place, ledger, now, back)
+    scope = _Scope() if full else _scope(place, ledger, now)
     rows = ledger.all_entries() if full else ledger.entries()
     if scope.is_blind_to(_relative(place.landing, path) for path, row in rows.items() if row.kind == "change"):
         scope = _Scope()
@@ -507,14 +504,12 @@ def _lookback(dialect: Dialect) -> timedelta:
     return timedelta(seconds=seconds(dialect.options.lookback))
 
 
-def _scope(place: LandingLocation, ledger: Ledger, now: datetime, back: timedelta | None) -> _Scope:
+def _scope(place: LandingLocation, ledger: Ledger, now: datetime) -> _Scope:
     dialect, cursor = place.dialect, ledger.state.cursor
-    lookback = _lookback(dialect)
-    since = reaching_back(dialect.times, cursor, lookback if back is None else min(back, lookback))
+    since = reaching_back(dialect.times, cursor, _lookback(dialect))
     due = is_listing_due(ledger.state.listed_in_full_at, now)
-    if cursor is None or since is None or due or not ledger.is_archived_by(dialect.times):
-        return _Scope()
-    if back is None and ledger.files_known <= place.cheap_names:
+    is_cheap = ledger.files_known <= place.cheap_names
+    if cursor is None or since is None or due or is_cheap or not ledger.is_archived_by(dialect.times):
         return _Scope()
     return _since(dialect, cursor, max(since, ledger.archived_before or ""), now)
 
@@ -642,51 +637,6 @@ def drain(
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).partition("\n")[0][:500]
-
-
-EVERY = timedelta(seconds=60)
-_SHARE = 20
-"""A deep listing is not repeated before this multiple of its duration."""
-
-
-@dataclass(frozen=True)
-class DeepListings:
-    """Deep listings by landing folder, for one process: another process starts with its own deep listing.
-
-    Attributes:
-        recent: folder to the time of its deep listing, and the time until which short listings suffice.
-    """
-
-    recent: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
-
-    def reach(self, landing: str, now: datetime) -> timedelta | None:
-        """Lookback behind the newest file; None: the row's `lookback`."""
-        listed_at, until = self.recent.get(landing, (now, now))
-        return GLANCE_BACK if listed_at <= now < until else None
-
-    def record(
-        self,
-        landing: str,
-        discovery: Discovery,
-        cursor: str | None,
-        began: datetime,
-        ended: datetime,
-        times: FileTimes = BY_NAME,
-    ) -> None:
-        """Record a deep listing.
-
-        If it found a file that a short one would miss, the next listing is deep again, since the run that ingests the
-        file lists once more.
-
-        Args:
-            cursor: relative path of the newest ingested change file; None: none.
-        """
-        since, root = reaching_back(times, cursor, GLANCE_BACK), f"{landing.rstrip('/')}/"
-        names = (file.path.removeprefix(root) for file in discovery.waiting if file.kind == "change")
-        if since is None or any((times.of(name) or since) < since for name in names):
-            self.recent.pop(landing, None)
-            return
-        self.recent[landing] = began, ended + max(EVERY, _SHARE * (ended - began))
 
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*|/+", re.IGNORECASE)

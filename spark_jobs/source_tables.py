@@ -126,7 +126,7 @@ def quoted(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
 
 
-STATED = (
+_STATED = (
     "SET LOCAL TIME ZONE 'UTC'", "SET LOCAL datestyle = 'ISO'", "SET LOCAL intervalstyle = 'postgres'",
     "SET LOCAL bytea_output = 'hex'", "SET LOCAL extra_float_digits = 3", "SET LOCAL lc_monetary = 'C'",
     "SET LOCAL row_security = off", "SET LOCAL quote_all_identifiers = off",
@@ -151,7 +151,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
             if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
                 connection.execution_options(isolation_level="REPEATABLE READ")
             with connection.begin():
-                for statement in STATED if connection.dialect.name == "postgresql" else ():
+                for statement in _STATED if connection.dialect.name == "postgresql" else ():
                     connection.execute(sa.text(statement))
                 made = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
                 yield SourceTable(connection, made, is_unencoded=_is_unencoded(sa, connection))

@@ -1,59 +1,112 @@
-"""The plan: DAGs, starts and quotas on Airflow and the platform, with capacity of runners and advice."""
+"""The plan: how many DAGs, task instances and starts the rows give, tables that move to other DAGs, and advice."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 
-from airflow_gddl.capacity.day import Day, Metadata, PoolSlots, ViewChange, busiest, clock
-from airflow_gddl.capacity.parallelism import Parallelism, parallelism_of
-from airflow_gddl.capacity.rules import (
-    AIRFLOW_RULES,
-    ROW_RULES,
-    Advice,
-    Figure,
-    PlatformLimits,
-    figures_of,
-)
+from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import AirflowView
-from airflow_gddl.contract.result import TableTasks
-from airflow_gddl.contract.spec import TierSpec, TierTasks
-from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.contract.spec import TableSpec, TierSpec, TierTasks
 from airflow_gddl.topology.pipeline import Pipeline
-
-Rule = Callable[[Day, PlatformLimits, Mapping[str, Figure]], Iterator[Advice]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunnerCapacity:
-    """Figures of a runner's platform on a planned day, and rules that give advice on them; see `RunnerDescriptor`."""
-
-    figures: Callable[[Day, PlatformLimits], Sequence[Figure]]
-    rules: tuple[Rule, ...] = ()
-
+from airflow_gddl.topology.pipelines import NOWHERE, Arrangement, Placed, arrange
+from airflow_gddl.topology.placement import homes
+from airflow_gddl.topology.table_row import busiest_day, gaps, starts_on
 
 UPKEEP_DAGS = 2
-SHARED_TABLE: Mapping[TableTasks, float] = {"one": 0.05, "many": 2.2}
-"""Core seconds of a batch of 100 changes, of a table that shares its job (`benchmarks/small_tables.py`)."""
-OWN_TABLE: Mapping[TableTasks, float] = {"one": 11.0, "many": 1.4}
-"""Seconds for 200,000 changes into 5,000,000 rows on two cores (`benchmarks/large_merge.py`)."""
-MERGED_TABLE: Mapping[bool, float] = {True: 5.4, False: 29.4}
-"""The same of tables that Spark's `MERGE` commits, by whether they share a job (`benchmarks/commit_merge.py`): core
-seconds of a small one, seconds of a large one."""
+DAGS_OF_A_FILE = 2_500
+"""A parse takes some 4 ms of CPU a DAG, twice that on a busy machine, and Airflow ends one after 30 s."""
+MWAA = {
+    "mw1.micro": 25, "mw1.small": 50, "mw1.medium": 250, "mw1.large": 1_000, "mw1.xlarge": 2_000, "mw1.2xlarge": 4_000,
+}  # fmt: skip
+"""DAGs that a class of MWAA is documented for, if one file makes them
+(https://docs.aws.amazon.com/mwaa/latest/userguide/environment-class.html)."""
+_INSTANCES: Mapping[AirflowView, int] = {"group": 3, "mapped": 1}
+"""Task instances of a table in a run, beside those of its pipeline."""
+_SHOWN = 5
+
+ViewChange = tuple[AirflowView, AirflowView]
+"""What Airflow shows of a DAG's tables before and after."""
+
+
+def changed_views(before: Mapping[str, AirflowView], after: Mapping[str, AirflowView]) -> dict[str, ViewChange]:
+    """Those that differ, by DAG id, of DAGs that are there before and after."""
+    return {
+        dag_id: (before[dag_id], view) for dag_id, view in sorted(after.items()) if before.get(dag_id, view) != view
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
-class TierCost:
+class Metadata:
+    """Input of a plan.
+
+    Attributes:
+        tables: valid rows, each table once.
+        before: placement of the tables in the lake.
+    """
+
+    tables: tuple[TableSpec, ...]
+    tiers: Mapping[str, TierSpec]
+    dag_prefix: str = ""
+    before: Placed = NOWHERE
+
+    @cached_property
+    def arrangement(self) -> Arrangement:
+        return arrange(self.tables, self.tiers, self.dag_prefix, self.before)
+
+    @property
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        return self.arrangement.pipelines
+
+    @cached_property
+    def moves(self) -> Mapping[str, tuple[str, str]]:
+        """DAG ids before and after, of tables that another DAG loads from now on."""
+        before, after = homes(self.before.placement), homes(self.arrangement.placement)
+        return {
+            table: (f"{self.dag_prefix}{before[table]}", f"{self.dag_prefix}{name}")
+            for table, name in sorted(after.items())
+            if before.get(table, name) != name
+        }
+
+    @cached_property
+    def changed_views(self) -> Mapping[str, ViewChange]:
+        """DAGs of several tables that Airflow shows otherwise from now on."""
+        packs = self.before.placement.packs.items()
+        before = {f"{self.dag_prefix}{name}": pack.view for name, pack in packs}
+        return changed_views(before, {pipeline.dag_id: pipeline.view for pipeline in self.pipelines})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """One recommended change.
+
+    Attributes:
+        code: stable, see docs/codes.md.
+        message: what was found, with its numbers.
+        change: the field of a row or the setting to change, and to what.
+        tables: some of the tables it is about; empty: all.
+        count: how many tables it is about; 0: all.
+    """
+
+    code: str
+    message: str
+    change: str
+    tables: tuple[str, ...] = ()
+    count: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierCounts:
     """The pipelines of a tier.
 
     Attributes:
         tables: enabled ones.
         views: tables by what Airflow shows of them; see `TableSpec.airflow`.
         runs: that start on the day by the clock.
-        merged: tables with `commit: merge`; `merge_seconds` and `direct_seconds` of a batch of one of them, and with
-            `commit: direct`, both by benchmarks; `merge_hours`: of all their batches of the day beyond `direct`.
     """
 
     tier: str
@@ -62,10 +115,6 @@ class TierCost:
     dags: int
     views: Mapping[AirflowView, int]
     runs: int
-    merged: int
-    merge_seconds: float
-    direct_seconds: float
-    merge_hours: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,112 +125,66 @@ class Plan:
         day: the busiest of the next 31, `YYYY-MM-DD`.
         tables: enabled ones.
         dags: those of tables, and the two for maintenance.
+        mwaa_class: the smallest class of MWAA that is documented for as many DAGs; None: none is.
         started_by: DAGs by what starts them: `cron`, `continuous`, `assets`, `once`, `never`.
         runs: that start on the day by the clock.
-        fullest_minute: of that day, in UTC, as `HH:MM`; None: no run starts by the clock.
+        task_instances: of these runs, if all tables have new files.
         views: DAG id to what Airflow shows of its tables.
         moves: table to the DAG that loads it now and the one that will.
         changed_views: DAG id to what Airflow shows of its tables now, and will.
-        parallelism: what Airflow must let run at once.
-        fits: no limit is exceeded.
     """
 
     day: str
-    limits: PlatformLimits
-    runner: str
     tables: int
     dags: int
+    mwaa_class: str | None
     started_by: Mapping[str, int]
+    runs: int
+    task_instances: int
     views: Mapping[str, AirflowView]
     moves: Mapping[str, tuple[str, str]]
     changed_views: Mapping[str, ViewChange]
-    runs: int
-    fullest_minute: str | None
-    tiers: tuple[TierCost, ...]
-    pools: tuple[PoolSlots, ...]
-    figures: tuple[Figure, ...]
+    tiers: tuple[TierCounts, ...]
     advice: tuple[Advice, ...]
-    parallelism: Parallelism
-
-    @property
-    def fits(self) -> bool:
-        return not any(advice.level == "limit" for advice in self.advice)
 
 
-def make_plan(metadata: Metadata, limits: PlatformLimits, today: date) -> Plan:
-    """
-    Raises:
-        MetadataError: `RUNNER_UNKNOWN`, `RUNNER_SETTINGS_INVALID`: what the metadata would have refused.
-    """
-    day = busiest(metadata, today)
-    reference = RUNNERS.get(metadata.runner).capacity
-    capacity: RunnerCapacity | None = RUNNERS.load(reference) if reference else None
-    figures = figures_of(day, limits, len(metadata.pipelines) + UPKEEP_DAGS)
-    if capacity is not None:
-        figures += tuple(capacity.figures(day, limits))
+def make_plan(metadata: Metadata, today: date) -> Plan:
+    """Counts of the day with the most starts from `today` on."""
+    pipelines = metadata.pipelines
+    day = busiest_day(pipelines, today)
+    starts = starts_on(pipelines, day)
+    dags = len(pipelines) + UPKEEP_DAGS
     return Plan(
-        day=day.starts.day.isoformat(),
-        limits=limits,
-        runner=metadata.runner,
-        tables=sum(len(pipeline.tables) for pipeline in metadata.pipelines),
-        dags=len(metadata.pipelines) + UPKEEP_DAGS,
-        started_by=dict(sorted(Counter(pipeline.timing.kind for pipeline in metadata.pipelines).items())),
-        views={pipeline.dag_id: pipeline.view for pipeline in metadata.pipelines},
+        day=day.isoformat(),
+        tables=sum(len(pipeline.tables) for pipeline in pipelines),
+        dags=dags,
+        mwaa_class=next((name for name, most in MWAA.items() if dags <= most), None),
+        started_by=dict(sorted(Counter(pipeline.timing.kind for pipeline in pipelines).items())),
+        runs=sum(starts.values()),
+        task_instances=sum(starts.get(one.dag_id, 0) * _instances(one) for one in pipelines),
+        views={pipeline.dag_id: pipeline.view for pipeline in pipelines},
         moves=metadata.moves,
         changed_views=metadata.changed_views,
-        runs=day.starts.runs,
-        fullest_minute=_fullest_minute(day),
-        tiers=tuple(_tier_cost(day, tier) for tier in tiers_of(day)),
-        pools=day.pools,
-        figures=figures,
-        advice=_advise(day, limits, figures, capacity.rules if capacity else ()),
-        parallelism=parallelism_of(day, {figure.name: figure for figure in figures}, limits.schedulers),
+        tiers=tuple(_tier(metadata, tier, starts) for tier in sorted({pipeline.tier for pipeline in pipelines})),
+        advice=(*_dag_files(dags), *_freshness(metadata, day)),
     )
 
 
-def _advise(
-    day: Day, limits: PlatformLimits, figures: tuple[Figure, ...], of_runner: tuple[Rule, ...]
-) -> tuple[Advice, ...]:
-    """All advice; exceeded limits first, else in the order of the rules."""
-    by_name = {figure.name: figure for figure in figures}
-    all_advice = [advice for rule in (*AIRFLOW_RULES, *of_runner, *ROW_RULES) for advice in rule(day, limits, by_name)]
-    return tuple(sorted(all_advice, key=lambda advice: advice.level != "limit"))
+def _instances(pipeline: Pipeline) -> int:
+    """Task instances of a run: three of the pipeline, and those of its tables."""
+    return 3 + _INSTANCES.get(pipeline.view, 0) * len(pipeline.tables)
 
 
-def tiers_of(day: Day) -> list[str]:
-    """Tiers that some pipeline has, sorted."""
-    return sorted({pipeline.tier for pipeline in day.metadata.pipelines})
-
-
-def _tier_cost(day: Day, tier: str) -> TierCost:
-    members = [pipeline for pipeline in day.metadata.pipelines if pipeline.tier == tier]
-    spec = day.metadata.tiers[tier]
-    by_merge, direct = MERGED_TABLE[spec.tables_per_job > 1], _direct_seconds(spec)
-    merged = {one.dag_id: _merged(day, one) for one in members}
-    batches = sum(len(day.starts.of.get(dag_id, ())) * tables for dag_id, tables in merged.items())
-    return TierCost(
+def _tier(metadata: Metadata, tier: str, starts: Mapping[str, int]) -> TierCounts:
+    members = [pipeline for pipeline in metadata.pipelines if pipeline.tier == tier]
+    return TierCounts(
         tier=tier,
-        tasks=spec.tasks,
+        tasks=metadata.tiers[tier].tasks,
         tables=sum(len(pipeline.tables) for pipeline in members),
         dags=len(members),
         views=_views(members),
-        runs=sum(len(day.starts.of.get(pipeline.dag_id, ())) for pipeline in members),
-        merged=sum(merged.values()),
-        merge_seconds=by_merge,
-        direct_seconds=direct,
-        merge_hours=round(batches * (by_merge - direct) / 3600, 2),
+        runs=sum(starts.get(pipeline.dag_id, 0) for pipeline in members),
     )
-
-
-def _direct_seconds(spec: TierSpec) -> float:
-    """Of a batch that `commit: direct` commits."""
-    return (SHARED_TABLE if spec.tables_per_job > 1 else OWN_TABLE)["many" if spec.tasks == "many" else "one"]
-
-
-def _merged(day: Day, pipeline: Pipeline) -> int:
-    """Tables of a pipeline that Spark's `MERGE` commits."""
-    tier, rows = day.metadata.tiers[pipeline.tier], day.metadata.rows
-    return sum(tier.for_row(rows[table]).commit == "merge" for table in pipeline.tables)
 
 
 def _views(pipelines: Iterable[Pipeline]) -> dict[AirflowView, int]:
@@ -191,6 +194,39 @@ def _views(pipelines: Iterable[Pipeline]) -> dict[AirflowView, int]:
     return dict(sorted(tables.items()))
 
 
-def _fullest_minute(day: Day) -> str | None:
-    most = max(day.starts.per_minute)
-    return clock(day.starts.per_minute.index(most)) if most else None
+def _dag_files(dags: int) -> Iterator[Advice]:
+    if dags > DAGS_OF_A_FILE:
+        yield Advice(
+            code="DAG_FILE_LARGE",
+            message=f"{dags:,} DAGs: one DAG file with more than {DAGS_OF_A_FILE:,} may take longer to parse than "
+            "Airflow allows, and all its DAGs disappear then",
+            change=f"{math.ceil(dags / DAGS_OF_A_FILE)} DAG files, by select and exclude of build_dags; nothing where "
+            "that is so already",
+        )
+
+
+def _freshness(metadata: Metadata, day: date) -> Iterator[Advice]:
+    """Rows whose `freshness` is not longer than the time between two runs."""
+    rows = {table.table: table for table in metadata.tables}
+    broken: dict[str, list[str]] = {}
+    for pipeline in metadata.pipelines:
+        least = _least_lag(pipeline, day)
+        for row in (rows[table] for table in pipeline.tables):
+            if row.freshness is not None and durations.seconds(row.freshness) <= least:
+                broken.setdefault(str(row.schedule), []).append(row.table)
+    for schedule, tables in sorted(broken.items()):
+        yield Advice(
+            code="FRESHNESS_TOO_SHORT",
+            message=f"`freshness` of rows with schedule {schedule} is not longer than the time between two runs:"
+            " they will be late in between",
+            change="freshness: longer, or schedule: more often",
+            tables=tuple(sorted(tables)[:_SHOWN]),
+            count=len(tables),
+        )
+
+
+def _least_lag(pipeline: Pipeline, day: date) -> float:
+    """Seconds that a table of it is behind just before a run starts; 0 where its start times are not known."""
+    if pipeline.timing.kind in ("never", "once"):
+        return math.inf
+    return 60 * gaps(pipeline.timing.cron, day)[1] if pipeline.timing.kind == "cron" else 0

@@ -268,8 +268,6 @@ def _unreachable(what: str, remedy: str) -> GddlError:
 
 OLDEST_AIRFLOW = (3, 0, 6)
 _STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
-_PLANNING = "airflow_gddl.capacity"
-"""The room that knows what rows need of Airflow; without it that is not checked."""
 _PLATFORM = "airflow_gddl.platform_check"
 """The room of `--platform`."""
 
@@ -289,12 +287,6 @@ class Checked:
     message: str
 
 
-_Mwaa = Annotated[
-    str,
-    typer.Option(
-        "--mwaa", metavar="FILE", help="What `aws mwaa get-environment` prints, - for standard input: compare with it."
-    ),
-]
 _PlatformFlag = Annotated[
     bool, typer.Option("--platform", help="Try store, jobs and tables in a folder of its own, and remove it.")
 ]
@@ -307,12 +299,11 @@ _Report = Annotated[
 ]
 
 
-def check(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+def check(
     ctx: typer.Context,
     *,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
-    mwaa: _Mwaa = "",
     platform_: _PlatformFlag = False,
     minutes: _Minutes = None,
     report: _Report = "",
@@ -320,14 +311,12 @@ def check(  # noqa: PLR0913 - typer reads each option of the command from one pa
     """Try every connection, folder, permission and version; exit status 1 when something is wrong."""
     cli = context.of(ctx)
     if platform_:
-        if mwaa:
-            raise MetadataError("OPTION_INVALID", "--mwaa with --platform", remedy="write one of them at a time")
         raise typer.Exit(_on_platform(cli, metadata, minutes=minutes, file=report, as_json=json))
     for name, given in {"--minutes": minutes, "--report": report}.items():
         if given:
             raise MetadataError("OPTION_INVALID", f"{name} without --platform", remedy="write both, or neither")
     failed = 0
-    for checked in check_all(cli, metadata, mwaa):
+    for checked in check_all(cli, metadata):
         failed += checked.status == "failed"
         if json:
             cli.screen.record(checked)
@@ -354,14 +343,10 @@ def _on_platform(cli: CliContext, metadata: str, **options: Any) -> int:
     return status
 
 
-def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]:
-    """Versions, extensions, metadata, roots, Airflow's parallelism, runner, sources, logs, packages, topics and
-    catalogs, in this order.
+def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
+    """Versions, extensions, metadata, roots, runner, sources, logs, packages, topics and catalogs, in this order.
 
     With unreadable metadata, later checks are skipped.
-
-    Args:
-        mwaa: see `capacity.airflow_settings.read_environment`; empty: the Airflow of this Python.
     """
     yield Checked(subject="airflow-gddl", status="ok", message=f"{__version__}, Python {platform.python_version()}")
     yield _airflow()
@@ -376,7 +361,6 @@ def check_all(cli: CliContext, folder: str, mwaa: str = "") -> Iterator[Checked]
         environ, by_jobs = announced(loaded.access, cli.environ), _is_written_by_jobs(loaded, root)
         yield _tried(subject, partial(probe_landing, root, environ, by_jobs=by_jobs))
     yield _tried("lake", lambda: probe_lake(loaded.roots.lake, cli.environ, cli.new_id()))
-    yield _parallelism(cli, loaded, mwaa)
     yield from _runner(cli, loaded)
     if any("hmac" in spec.mask.values() for spec in loaded.tables):
         yield _mask_key(cli, loaded)
@@ -563,23 +547,6 @@ def _supported(airflow: str) -> str:
         remedy = f"install Airflow {'.'.join(map(str, OLDEST_AIRFLOW))} or newer"
         raise FatalError("AIRFLOW_TOO_OLD", f"Airflow {airflow} is not supported", remedy=remedy)
     return airflow
-
-
-def _parallelism(cli: CliContext, loaded: LoadedMetadata, mwaa: str) -> Checked:
-    """Whether Airflow lets as much run at once as the rows need."""
-    subject = "parallelism"
-    if find_spec(_PLANNING) is None:
-        return Checked(subject=subject, status="skipped", message=f"this installation lacks {_PLANNING}")
-    if not mwaa and packages.installed_version("apache-airflow") is None:
-        message = "Airflow is not installed here; `gddl plan` says what it must have, and --mwaa compares with MWAA's"
-        return Checked(subject=subject, status="skipped", message=message)
-    room = importlib.import_module(f"{_PLANNING}.airflow_settings")
-    try:
-        given = room.read_environment(mwaa) if mwaa else room.of_airflow(cli.environ)
-        is_enough, message = room.compared(loaded, given, cli.now().date())
-    except GddlError as error:
-        return Checked(subject=subject, status="failed", message=str(error))
-    return Checked(subject=subject, status="ok" if is_enough else "warning", message=message)
 
 
 def _extensions() -> Iterator[Checked]:

@@ -101,7 +101,7 @@ BUILT_IN: Mapping[str, Command] = {
         "airflow_gddl.onboarding.commands:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"
     ),
     "validate": Command("airflow_gddl.cli.init:validate", EVERYDAY, "gddl validate", "metadata.md"),
-    "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --mwaa-class mw1.medium", "cli.md#plan"),
+    "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --diff main", "cli.md#plan"),
     "simulate": Command(
         "airflow_gddl.simulate.commands:simulate",
         START,
@@ -121,11 +121,9 @@ BUILT_IN: Mapping[str, Command] = {
         "gddl explain --table shop.orders --key id=7",
         "operate.md#what-happened-to-a-row",
     ),
-    "query": Command("airflow_gddl.cli.schema:query", RUN, "gddl query --table shop.orders", "consumers.md"),
     "schema": Command(
         "airflow_gddl.cli.schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"
     ),
-    "views": Command("airflow_gddl.cli.schema:views", RUN, "gddl views --database sales", "consumers.md"),
     "errors": Command("airflow_gddl.cli.repair:app", EVERYDAY, "gddl errors list", "tasks/what-a-code-means.md"),
     "rebuild": Command(
         "airflow_gddl.cli.repair:rebuild",
@@ -166,12 +164,6 @@ BUILT_IN: Mapping[str, Command] = {
         "gddl erase --table shop.people --key @key.txt --dry-run",
         "repair.md#right-to-be-forgotten",
     ),
-    "move": Command(
-        "airflow_gddl.cli.maintenance:move",
-        REPAIR,
-        "gddl move --table shop.order --to shop.orders",
-        "sources.md#rename-a-table",
-    ),
     "adopt": Command(
         "airflow_gddl.adopt.commands:adopt",
         START,
@@ -179,7 +171,6 @@ BUILT_IN: Mapping[str, Command] = {
         "tasks/adopt.md",
     ),
     "eject": Command("airflow_gddl.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
-    "pools": Command("airflow_gddl.cli.init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
     "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("airflow_gddl.cli.deploy:deploy", DEPLOY, "gddl deploy databricks", "tasks/deploy.md"),
     "catalog": Command("airflow_gddl.cli.schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),

@@ -1,8 +1,4 @@
-"""`gddl schema`, `gddl views`, `gddl query` and `gddl catalog`: what consumers of a table need.
-
-Published columns as SQL types, JSON Schema or a data contract; statements of views and queries; tables as catalogs
-have them.
-"""
+"""`gddl schema` and `gddl catalog`: published columns as SQL types or JSON Schema, and tables as catalogs have them."""
 
 from __future__ import annotations
 
@@ -17,36 +13,22 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-import yaml
 
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, answer, ask, carry_out, each, show_plans
-from airflow_gddl.cli.screen import Cell, Screen, counted
+from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.actions import Action, CatalogDiff, CatalogSync, Plan, Rebuild, SchemaApply
-from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
+from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.published import (
-    READERS,
-    Publication,
-    PublishedTable,
-    Reader,
-    ReplicaSchema,
-    ViewName,
-    relation_of,
-    view_sql,
-)
-from airflow_gddl.contract.published import query as query_of
+from airflow_gddl.contract.published import published_columns
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
 from airflow_gddl.contract.sql_types import type_text
 from airflow_gddl.contract.table_spec import lowered
-from airflow_gddl.stores import open_store
-from airflow_gddl.stores.delta_tables import replica_schema, schema_json
-from airflow_gddl.stores.lake_files import RegistrationStore
+from airflow_gddl.stores.delta_tables import schema_json
 
 _JSON: dict[str, dict[str, Any]] = {
     "string": {"type": "string"},
@@ -56,12 +38,6 @@ _JSON: dict[str, dict[str, Any]] = {
     "binary": {"type": "string", "contentEncoding": "base64"},
     "date": {"type": "string", "format": "date"},
     **{key: {"type": "string", "format": "date-time"} for key in ("timestamp", "timestamp_ntz")},
-}
-_LOGICAL = {
-    **dict.fromkeys(("long", "integer", "short", "byte"), "integer"),
-    **dict.fromkeys(("float", "double"), "number"),
-    **dict.fromkeys(("timestamp", "timestamp_ntz"), "timestamp"),
-    **{name: name for name in ("string", "boolean", "date")},
 }
 _DECIMAL = re.compile(r"decimal\(\d+,\s*\d+\)")
 
@@ -75,7 +51,6 @@ class SchemaFormat(StrEnum):
 
     SQL = "sql"
     JSON_SCHEMA = "json-schema"
-    DATA_CONTRACT = "data-contract"
 
 
 def schema(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -86,7 +61,7 @@ def schema(  # noqa: PLR0913 - typer reads each option of the command from one p
         SchemaFormat,
         typer.Option(
             "--format",
-            help="`sql`: names and types; `json-schema`: of a row; `data-contract`: Open Data Contract Standard.",
+            help="`sql`: names and types; `json-schema`: of a row.",
         ),
     ] = SchemaFormat.SQL,
     apply: Annotated[
@@ -139,12 +114,10 @@ def _print(cli: CliContext, roots: Roots, spec: TableSpec, form: SchemaFormat, *
     document: Mapping[str, Any] = {"table": spec.table, "columns": {f["name"]: type_text(f["type"]) for f in fields}}
     if form is SchemaFormat.JSON_SCHEMA:
         document = json_schema(spec, fields)
-    elif form is SchemaFormat.DATA_CONTRACT:
-        document = data_contract(spec, fields, Layout.of(roots, spec).replica)
     if as_json:
         cli.screen.record(document)
     else:
-        cli.screen.dictate(_text(document, form))
+        cli.screen.dictate(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 def _apply(cli: CliContext, request: Request, columns: Mapping[str, str], *, dry_run: bool) -> NoReturn:
@@ -221,9 +194,8 @@ def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) 
     if text is None:
         what, remedy = f"{spec.table} has no replica yet", f"load it: `gddl run --table '{spec.table}'`"
         raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
-    known: dict[str, dict[str, Any]] = {field["name"]: field for field in json.loads(text)["fields"]}
-    columns = Publication.of(spec).columns_of(ReplicaSchema.of_json(text))
-    return [known[name] for name in columns]
+    known = {field["name"]: field for field in json.loads(text)["fields"]}
+    return [known[name] for name in published_columns(spec, list(known))]
 
 
 def json_schema(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, Any]:
@@ -268,229 +240,6 @@ def _described(type_schema: dict[str, Any], field: Mapping[str, Any], spec: Tabl
 def _description(field: Mapping[str, Any], spec: TableSpec) -> str:
     texts = {name.lower(): text for name, text in spec.column_descriptions.items()}
     return texts.get(field["name"].lower(), "")
-
-
-def data_contract(spec: TableSpec, fields: list[dict[str, Any]], path: str) -> dict[str, Any]:
-    """A data contract of the Open Data Contract Standard, version 3.0.2."""
-    level = [{"property": "latency", "value": seconds(spec.freshness), "unit": "s"}] if spec.freshness else []
-    team = [{"username": spec.owner, "role": "owner"}] if spec.owner else []
-    return {
-        "apiVersion": "v3.0.2",
-        "kind": "DataContract",
-        "id": spec.table,
-        "name": spec.table,
-        "version": "1.0.0",
-        "status": "active" if spec.enabled else "deprecated",
-        **({"description": {"purpose": spec.description}} if spec.description else {}),
-        "tags": [f"{name}:{value}" if value else name for name, value in spec.tags.items()],
-        "servers": [{"server": "lake", "type": "local", "path": path, "format": "delta"}],
-        "schema": [_contract_table(spec, fields)],
-        "slaProperties": level,
-        "team": team,
-    }
-
-
-def _rules(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Name and text of what holds for rows."""
-    yield from ((name, f"{one.rule} ({one.on})") for name, one in spec.expect.items())
-    yield from ((name, f"unique: {', '.join(columns)}") for name, columns in spec.unique.items())
-    for name, key in spec.foreign_key.items():
-        yield name, f"foreign key: {', '.join(key.columns)} in {key.to} ({', '.join(key.to_columns)})"
-
-
-def _contract_table(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, Any]:
-    keys = {name.lower(): place for place, name in enumerate(spec.keys, start=1)}
-    masked = lowered(spec.mask)
-    rules = [{"name": name, "type": "text", "description": text} for name, text in _rules(spec)]
-    properties = []
-    for field in fields:
-        name, place, text = field["name"], keys.get(field["name"].lower()), _description(field, spec)
-        properties.append({
-            "name": name,
-            "logicalType": _logical(field["type"]),
-            "physicalType": type_text(field["type"]),
-            **({"description": text} if text else {}),
-            "required": place is not None,
-            **({"primaryKey": True, "primaryKeyPosition": place} if place else {}),
-            **({"classification": "masked"} if name.lower() in masked else {}),
-        })  # fmt: skip
-    return {"name": spec.name, "physicalName": spec.table, "physicalType": "table", "properties": properties,
-            **({"quality": rules} if rules else {})}  # fmt: skip
-
-
-def _logical(kind: Any) -> str:
-    if isinstance(kind, Mapping):
-        return "array" if kind["type"] == "array" else "object"
-    return "number" if _DECIMAL.fullmatch(str(kind)) else _LOGICAL.get(str(kind), "string")
-
-
-def _text(document: Mapping[str, Any], form: SchemaFormat) -> str:
-    if form is SchemaFormat.DATA_CONTRACT:
-        return str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=120)).rstrip()
-    return json.dumps(document, indent=2, ensure_ascii=False)
-
-
-DATABASE = "{schema}"
-
-
-def published_table(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> PublishedTable:
-    """The table with the columns that its replica has now.
-
-    Raises:
-        FatalError: `TABLE_NOT_PUBLISHED`: disabled by its row; `REPLICA_MISSING`: nothing was loaded yet;
-            `PUBLISHED_COLUMN_MISSING`; `PACKAGE_MISSING`.
-        RetriableError: `LAKE_UNREADABLE`.
-    """
-    if not spec.published:
-        what, remedy = "its metadata row has published: []", 'drop `published` from the row, or write published: ["*"]'
-        raise FatalError("TABLE_NOT_PUBLISHED", what, where=spec.table, remedy=remedy)
-    path = Layout.of(roots, spec).replica
-    schema = replica_schema(path, environ)
-    if schema is None:
-        what, remedy = f"{spec.table} has no replica yet", f"load it: `gddl run --table '{spec.table}'`"
-        raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
-    try:
-        columns = Publication.of(spec).columns_of(schema)
-    except FatalError as error:
-        raise FatalError(error.code, error.what, where=spec.table, remedy=error.remedy) from error
-    return PublishedTable(path=path, columns=columns, marks_deletes=schema.marks_deletes)
-
-
-class ReaderName(StrEnum):
-    """See `published.Reader`."""
-
-    SPARK = "spark"
-    DATABRICKS = "databricks"
-    ATHENA = "athena"
-    DUCKDB = "duckdb"
-    PYTHON = "python"
-    POLARS = "polars"
-
-
-def query(
-    ctx: typer.Context,
-    *,
-    table: options.OneTable,
-    reader: Annotated[ReaderName | None, typer.Option("--reader", help="Reader of the query. Default: all.")] = None,
-    metadata: options.Metadata = "metadata",
-    json: options.Json = False,
-) -> None:
-    """Print queries of a table's published columns, without deleted rows; no Spark, nothing is changed.
-
-    Readers of the catalog that the table is registered in use its name there; others use its path.
-    """
-    cli = context.of(ctx)
-    loaded = metadata_folder.read(cli, metadata)
-    (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
-    published, view = published_table(loaded.roots, spec, cli.environ), ViewName.of(spec.table, DATABASE)
-    named_in = loaded.catalogs.get(spec.catalog or "")
-    known = RegistrationStore(open_store(cli.environ), loaded.roots.lake).get(spec)
-    wanted: tuple[Reader, ...] = READERS if reader is None else (reader.value,)
-    for name in wanted:
-        text = query_of(published, view, name, relation_of(named_in, known, name))
-        if json:
-            cli.screen.record({"table": spec.table, "reader": name, "query": text})
-        else:
-            heading = f"# {name}\n" if len(wanted) > 1 else ""
-            cli.screen.dictate(f"{heading}{text}")
-
-
-class SqlReaderName(StrEnum):
-    """See `published.SqlReader`."""
-
-    SPARK = "spark"
-    DATABRICKS = "databricks"
-    ATHENA = "athena"
-    DUCKDB = "duckdb"
-
-
-_Database = Annotated[
-    str,
-    typer.Option("--database", metavar="NAME", help="Database of the views; {schema} stands for the source's schema."),
-]
-_Out = Annotated[str, typer.Option("--out", metavar="DIR", help="Write a file for each table instead.")]
-
-
-def views(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
-    ctx: typer.Context,
-    metadata: options.Metadata = "metadata",
-    table: options.Tables = None,
-    json: options.Json = False,
-    reader: Annotated[SqlReaderName, typer.Option("--reader", help="SQL engine.")] = SqlReaderName.SPARK,
-    database: _Database = DATABASE,
-    out: _Out = "",
-) -> None:
-    """Print `CREATE OR REPLACE VIEW` statements of tables' published columns; no Spark, nothing is registered."""
-    if not database.strip():
-        raise MetadataError("OPTION_INVALID", "--database is empty", remedy="name a database, e.g. clean_{schema}")
-    cli = context.of(ctx)
-    loaded = metadata_folder.read(cli, metadata)
-    specs, bad = metadata_folder.choose(cli, loaded, tuple(table or ()), metadata)
-    published = [spec for spec in specs if spec.published or table]
-    named = [(spec, ViewName.of(spec.table, database)) for spec in published]
-    _refuse_collisions(named)
-    failed, done = 0, 0
-    for spec, view in named:
-        try:
-            statements = view_sql(published_table(loaded.roots, spec, cli.environ), view, reader.value)
-        except GddlError as error:  # other tables continue
-            failed += 1
-            cli.screen.warn(f"{spec.table}: {error}", "red")
-            continue
-        done += 1
-        _give(cli, spec, view, statements, out=out, as_json=json)
-    cli.screen.warn(_summary(done, failed, len(specs) - len(published), out))
-    if failed or bad:
-        raise typer.Exit(context.FAILED if failed else context.BAD_METADATA)
-
-
-def _give(
-    cli: CliContext, spec: TableSpec, view: ViewName, statements: tuple[str, ...], *, out: str, as_json: bool
-) -> None:
-    text = "".join(f"{statement};\n" for statement in statements)
-    if out:
-        _write(out, f"{view}.sql", text)
-    if as_json:
-        cli.screen.record({"table": spec.table, "view": str(view), "statements": list(statements)})
-    elif not out:
-        cli.screen.dictate(text)
-
-
-def _write(folder: str, name: str, text: str) -> None:
-    """
-    Raises:
-        FatalError: `VIEWS_NOT_WRITTEN`.
-    """
-    remedy = "name a local folder that can be written"
-    if "://" in folder:
-        raise FatalError("VIEWS_NOT_WRITTEN", "--out is no local folder", where=folder, remedy=remedy)
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / name).write_text(text, encoding="utf-8")
-    except OSError as error:
-        what = f"{type(error).__name__}: {error.strerror or error}"
-        raise FatalError("VIEWS_NOT_WRITTEN", what, where=folder, remedy=remedy) from error
-
-
-def _refuse_collisions(named: Sequence[tuple[TableSpec, ViewName]]) -> None:
-    """
-    Raises:
-        FatalError: `VIEW_NAMES_COLLIDE`.
-    """
-    seen: dict[str, str] = {}
-    for spec, view in named:
-        other = seen.setdefault(view.identity, spec.table)
-        if other != spec.table:
-            what = f"{other} and {spec.table} would both have the view {view}"
-            remedy = "put {schema} into --database, or name one of them with --table"
-            raise FatalError("VIEW_NAMES_COLLIDE", what, remedy=remedy)
-
-
-def _summary(done: int, failed: int, unpublished: int, out: str) -> str:
-    parts = [f"{counted(done, 'view')} {f'written to {out}' if out else 'rendered'}"]
-    parts += [f"{failed} failed"] if failed else []
-    parts += [f"{unpublished} not published"] if unpublished else []
-    return ", ".join(parts)
 
 
 app = Group("Tables in catalogs: compare them, or register them.")

@@ -254,19 +254,6 @@ class Maintain(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Move(Asked):
-    """Give the table another name in the lake."""
-
-    in_driver: ClassVar[bool] = True
-    name: Literal["move"] = _named("move")
-    to: str = ""
-    """The table's new target, `schema.name`."""
-
-    def unsharded(self) -> str:
-        return "gddl move"
-
-
-@dataclass(frozen=True, kw_only=True)
 class SchemaApply(Asked):
     """Give the tables the columns that somebody has decided on."""
 
@@ -337,16 +324,13 @@ class Eject(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsistentCut(Asked):
-    """Say up to which moment a table is complete, or make it as of the moment of a cut; compare and drop such a one."""
+    """Say up to which moment a table is complete, or make it as of the moment of a cut."""
 
     name: Literal["consistent_cut"] = _named("consistent_cut")
     at: str = ""
     """The moment that is asked for; empty: the table is made."""
     cut: str = ""
     """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
-    then: Literal["make", "register", "compare", "drop"] = "make"
-    """What is done with the table of the cut: make the table, or prove its view; make the view in its catalog; compare
-    the table, or the view, with its digest; drop the view."""
 
 
 Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
@@ -357,7 +341,7 @@ Keyed = Erase | Explain | ResyncRows
 """Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
-    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply
+    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | SchemaApply
     | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}

@@ -195,8 +195,6 @@ class CatalogDescriptor:
         session: function of a `CatalogSpec` that gives settings (`spark.…`) of the job's session; null: none.
         is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg`.
         refused_versions: of Iceberg's format, in which it can't be committed to.
-        readers: that need no settings besides the catalog's to address its tables, see `published.READERS`.
-        views: reader in whose SQL the port makes views, see `catalog_port.ViewPort`; empty: it makes none.
     """
 
     port: str
@@ -209,8 +207,6 @@ class CatalogDescriptor:
     session: str | None = None
     is_iceberg: bool = False
     refused_versions: tuple[int, ...] = ()
-    readers: tuple[str, ...] = ()
-    views: str = ""
 
 
 _OF_ATHENA = "[a-z0-9_]{1,255}", "1 to 255 letters a-z, digits and _, as Athena reads them"
@@ -227,8 +223,6 @@ CATALOGS = ExtensionPoint(
             names_are="1 to 128 letters a-z, digits and _",
             fields=("uri",),
             session="spark_jobs.catalogs.catalog_port:hive_settings",
-            readers=("spark",),
-            views="spark",
         ),
         "glue": CatalogDescriptor(
             port="spark_jobs.catalogs.glue_catalog:glue_catalog",
@@ -236,7 +230,6 @@ CATALOGS = ExtensionPoint(
             names=_OF_ATHENA[0],
             names_are=_OF_ATHENA[1],
             fields=("region", "endpoint", "catalog_id"),
-            readers=("spark", "athena"),
         ),
         "unity": CatalogDescriptor(
             port="spark_jobs.catalogs.unity_catalog:unity_catalog",
@@ -245,7 +238,6 @@ CATALOGS = ExtensionPoint(
             names_are=_OF_PATHS[1],
             fields=("url", "catalog_name", "token_env"),
             needed=("url", "catalog_name"),
-            readers=("spark", "databricks"),
         ),
         "iceberg_rest": CatalogDescriptor(
             port="spark_jobs.catalogs.iceberg_catalog:iceberg_rest_catalog",
@@ -264,7 +256,6 @@ CATALOGS = ExtensionPoint(
             fields=("region", "endpoint", "catalog_id"),
             is_iceberg=True,
             refused_versions=(3,),
-            readers=("athena",),
         ),
     },
     unknown_code="CATALOG_KIND_UNKNOWN",

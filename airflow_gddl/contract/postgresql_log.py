@@ -11,8 +11,7 @@ from typing import Any
 
 from airflow_gddl.contract.connections import rows_hidden
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.names import delivered_name, is_kept, landed_name, mask_method, renamed
-from airflow_gddl.contract.sources.capture import of_dropped_partitions
+from airflow_gddl.contract.names import is_kept, landed_name, renamed
 from airflow_gddl.contract.table_spec import TableSpec
 
 OLDEST = 140000
@@ -24,9 +23,8 @@ _AGREED = frozenset({
     "tstzrange", "daterange", "tsvector", "ltree", "enum",
 })  # fmt: skip
 """Names in `pg_type` of types whose values a load and the log give alike; `enum` is each of them."""
-_PLACE = "_dbz_sequence"
-"""Column of the dialect by which changes are ordered."""
 _HEADER, _MONEY_DIGITS = 4, 2
+_EPOCH, _DIGITS = len("log0001:"), 20
 _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table"}
 
 
@@ -39,6 +37,26 @@ def position_of(lsn: str) -> int:
     """A position of the log, as PostgreSQL writes it, as a number."""
     high, _, low = lsn.partition("/")
     return (int(high, 16) << 32) + int(low, 16)
+
+
+def place_in(number: int, position: int) -> str:
+    """A position as text that has the same order, see `plan.sequence.COMMIT_AND_PLACE`.
+
+    Args:
+        number: how often the log that jobs read was opened anew, or the source's was reset, before.
+    """
+    place = str(position).zfill(_DIGITS)
+    return f"log{number:04d}:{place}" if number else place
+
+
+def epoch_of(place: str) -> str:
+    """What is before a place in a log that was opened anew, or reset; empty in the first one."""
+    return place[:_EPOCH] if place.startswith("log") else ""
+
+
+def number_in(place: str) -> int:
+    """How often the log was opened anew, or reset, before a place; see `place_in`."""
+    return int(epoch_of(place).removeprefix("log").rstrip(":") or 0)
 
 
 @dataclass(frozen=True)
@@ -106,7 +124,6 @@ class PublishedTable:
         identities: the table, or each of its partitions, to the columns that an update or a delete of it names; None:
             all.
         primary: columns of the primary key, whose changes come as a delete and an insert.
-        partitioned_by: columns by which the table, or a partition of it, is partitioned.
     """
 
     relation: str
@@ -115,7 +132,6 @@ class PublishedTable:
     identities: Mapping[str, tuple[str, ...] | None]
     primary: tuple[str, ...]
     findings: tuple[Finding, ...]
-    partitioned_by: tuple[str, ...] = ()
 
 
 def creation_of(publication: str, tables: str = "…") -> str:
@@ -223,9 +239,6 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
         missing=tuple(name for name in names if name in missing),
         identities={c["title"]: None if c["relreplident"] == "f" else tuple(c["identity"]) for c in leaves},
         primary=tuple(c["attname"] for c in columns if c["is_primary"]),
-        partitioned_by=tuple(
-            connection.execute(sa.text(_PARTITIONED_BY), {"relation": there["relation"]}).scalars().all()
-        ),
         findings=(
             *_of_relation(sa, connection, table, there, leaves),
             *(_unpublished(parameters, there, leaves, of_schema is not None) if listed is None else ()),
@@ -310,38 +323,12 @@ def table_findings(spec: TableSpec, published: PublishedTable, publication: str)
             f"updates in {spec.name_in_source} that change {', '.join(loose)} leave the old row: it is no primary key"
         )
         yield Finding(what, "before_image_prefix: BI_ in the metadata row")
-    if published.partitioned_by and of_dropped_partitions(spec) == "delete":
-        yield from _of_deleted_partitions(spec, published)
 
 
 def key_columns(spec: TableSpec, columns: Iterable[str]) -> dict[str, str]:
     """The row's keys to the columns of the source that they are; those that are none are left out."""
     names = {landed_name(renamed(name, spec)).lower(): name for name in columns}
     return {key: names[key.lower()] for key in spec.keys if key.lower() in names}
-
-
-def _of_deleted_partitions(spec: TableSpec, published: PublishedTable) -> Iterator[Finding]:
-    """Why keys of the table do not tell which rows a dropped partition had, and which of them the source lacks."""
-    columns = key_columns(spec, published.columns)
-    masked = [key for key in spec.keys if mask_method(delivered_name(key), spec) is not None]
-    others = [name for name in published.partitioned_by if name not in columns.values()]
-    what = ""
-    if not spec.keys or len(columns) < len(spec.keys):
-        what, statement = (
-            "the metadata row's keys are not columns of it",
-            "write columns of its primary key as keys into the metadata row",
-        )
-    elif masked:
-        what, statement = f"keys are masked: {', '.join(masked)}", f"take {', '.join(masked)} out of mask"
-    elif others:
-        what = f"it is partitioned by columns that are no keys of the metadata row: {', '.join(others)}"
-        statement = f"add {', '.join(others)} to keys of the metadata row"
-    elif own := [name for name in spec.sequence_by if name.lower() != _PLACE]:
-        what, statement = f"its changes are ordered by {', '.join(own)}", "take sequence_by out of the metadata row"
-    if what:
-        what = f"rows of {spec.name_in_source} can't be deleted when their partition is dropped: {what}"
-        statement = f"{statement}; or partition_dropped: report in capture of the source"
-        yield Finding(what, statement, "PARTITIONS_NOT_COMPARABLE")
 
 
 def _unnamed(spec: TableSpec, columns: Iterable[str], identity: Iterable[str]) -> list[str]:
@@ -508,13 +495,6 @@ _CHILDREN = """
 SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
 JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE i.inhparent = :relation AND p.relkind <> 'p' ORDER BY 1
-"""
-_PARTITIONED_BY = """
-SELECT DISTINCT CAST(a.attname AS text) FROM pg_partition_tree(:relation) p
-JOIN pg_depend d ON d.classid = CAST('pg_class' AS regclass) AND d.objid = p.relid AND d.objsubid > 0
-  AND d.refclassid = d.classid AND d.refobjid = p.relid AND d.refobjsubid = 0 AND d.deptype = 'i'
-JOIN pg_attribute a ON a.attrelid = p.relid AND a.attnum = d.objsubid
-WHERE NOT p.isleaf ORDER BY 1
 """
 _MONEY = "SELECT scale(CAST(CAST(1 AS money) AS numeric))"
 _COLUMNS = """

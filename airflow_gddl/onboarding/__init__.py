@@ -1,4 +1,4 @@
 """A source into reviewed metadata: facts (of a landing folder or a database), proposals, what is new of them, text.
 
-`rules`, `merging`, `writing` and `yaml_text` are pure; `landing` and `database` read the source; `plan` combines them.
+`rules`, `writing` and `yaml_text` are pure; `landing` and `database` read the source; `plan` combines them.
 """

@@ -34,7 +34,6 @@ from airflow_gddl.metadata.folder import FILE, Folder, open_folder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.onboarding.database import Database
-from airflow_gddl.onboarding.merging import FOLDER, Absent, KeptValue, ProposedChange
 from airflow_gddl.onboarding.plan import (
     TASK_SETTINGS,
     OnboardingPlan,
@@ -149,28 +148,16 @@ _MOST = 20
 
 
 def show_plan(screen: Screen, files: Sequence[FileChange], plan: OnboardingPlan) -> None:
-    """New files and values to change on standard output, kept values and open decisions on standard error."""
+    """New files on standard output, open decisions on standard error."""
     for file in files:
-        if file.name.startswith(f"{FOLDER}/"):
-            screen.say(f"and {file.name}: what was proposed, for the next run", "bold")
-            continue
         for line in diff(file):
             style = next((style for sign, style in _STYLES if line.startswith(sign)), "")
             # Not wrapped: a wrapped part without its sign would be read as another line.
             screen.spans([Cell(line.rstrip("\r\n"), style)])
     if not files:
         screen.say("nothing to change", "green")
-    _show_changes(screen, plan.merged.changes)
-    _show_kept(screen, plan.merged.kept)
     _show_notices(screen, plan.notices)
-    merged = plan.merged
-    parts = {
-        "new": merged.rows,
-        "dropped": plan.dropped,
-        "values to change": merged.changes,
-        "values kept": merged.kept,
-    }
-    screen.warn(", ".join(f"{count(len(entries))} {what}" for what, entries in parts.items()), "bold")
+    screen.warn(counted(len(plan.rows), "new table"), "bold")
 
 
 def diff(file: FileChange) -> Iterator[str]:
@@ -179,25 +166,6 @@ def diff(file: FileChange) -> Iterator[str]:
     before = [] if file.old is None else file.old.splitlines(keepends=True)
     for line in difflib.unified_diff(before, file.new.splitlines(keepends=True), old, f"b/{file.name}"):
         yield line if line.endswith("\n") else f"{line}\n"
-
-
-def shown(value: Any) -> str:
-    """A value of a file; `(not set)` where none is written."""
-    return repr(value) if isinstance(value, Absent) else flow(value)
-
-
-def _show_changes(screen: Screen, changes: Sequence[ProposedChange]) -> None:
-    if changes:
-        screen.say("proposed for rows that are there; edit them where you agree:", "bold")
-        rows = [[one.table, one.field, shown(one.old), shown(one.new), one.evidence] for one in changes]
-        screen.table(("table", "field", "now", "proposed", "because"), rows)
-
-
-def _show_kept(screen: Screen, kept: Sequence[KeptValue]) -> None:
-    if kept:
-        screen.warn("kept, though it was proposed otherwise before:", "bold")
-        rows = [[one.table, one.field, shown(one.value), shown(one.proposed), one.evidence] for one in kept]
-        screen.table(("table", "field", "kept", "proposed", "because"), rows, error=True)
 
 
 def _show_notices(screen: Screen, notices: Sequence[Notice]) -> None:
@@ -485,7 +453,6 @@ def _confirmed(cli: CliContext, given: OnboardingOptions) -> bool:
 
 
 def write_files(cli: CliContext, metadata: str, files: tuple[FileChange, ...]) -> None:
-    """The record of proposals is written last: without it, what was proposed is shown again."""
     root = absolute(metadata)
     store = open_store(cli.environ)
     for change in files:
@@ -493,26 +460,15 @@ def write_files(cli: CliContext, metadata: str, files: tuple[FileChange, ...]) -
 
 
 def records(files: tuple[FileChange, ...], plan: OnboardingPlan, *, written: bool) -> list[dict[str, Any]]:
-    """What `--json` prints: rows, changes, what was kept, notices, files."""
-    documents: list[dict[str, Any]] = []
-    for row in plan.merged.rows:
-        one = row.proposal
-        documents.append(
-            {"kind": "new_table", "table": one.table, "keys": one.keys, "fields": one.fields, "evidence": one.evidence}
-        )
-    for change in plan.merged.changes:
-        kind = "dropped_table" if change.table in plan.dropped and change.field == "enabled" else "change"
-        documents.append(_record(kind, change))
-    documents += [_record("kept", kept) for kept in plan.merged.kept]
-    documents += [_record("notice", notice) for notice in plan.notices]
+    """What `--json` prints: rows, notices, files."""
     return [
-        *documents,
+        *(
+            {"kind": kind, **vars(one)}
+            for kind, found in (("new_table", plan.rows), ("notice", plan.notices))
+            for one in found
+        ),
         *({"kind": "file", "file": f.name, "written": written, "diff": "".join(diff(f))} for f in files),
     ]
-
-
-def _record(kind: str, one: ProposedChange | KeptValue | Notice) -> dict[str, Any]:
-    return {"kind": kind, **{name: None if isinstance(v, Absent) else v for name, v in vars(one).items()}}
 
 
 _FINDING_STYLES = {"error": "red", "warning": "yellow"}

@@ -1,4 +1,4 @@
-"""Facts of a live database through SQLAlchemy's inspector: keys, types; rows, sizes and changes by its statistics."""
+"""Facts of a live database through SQLAlchemy's inspector: keys, types; rows and sizes by its statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.metadata.problems import looks_secret
-from airflow_gddl.onboarding.rules import Activity, DeclaredConstraints, KeyFact, Notice, SourceFacts, TableFacts
+from airflow_gddl.onboarding.rules import DeclaredConstraints, KeyFact, Notice, SourceFacts, TableFacts
 
 MOST_COUNTED = 64 * 1024**2
 """Maximum size in bytes of a table whose rows are counted where there are no statistics."""
@@ -24,38 +24,25 @@ class Statistics:
     """Statistics of one table; None: not known.
 
     Attributes:
-        counter: rows inserted, updated and deleted since `since`.
-        changes: the same without the initial load, as far as known.
-        since, at: seconds since the epoch.
         is_own: false for a part of another table, and for a table that another server has.
         broken: invalid indexes, whose creation failed or whose parts are missing.
     """
 
     rows: int | None = None
     size_bytes: int | None = None
-    counter: int | None = None
-    changes: int = 0
-    since: float | None = None
-    at: float | None = None
     is_own: bool = True
     broken: frozenset[str] = frozenset()
 
 
-# A partitioned table has no rows of its own. `reltuples` is -1 until the table was analysed; then the counters of
-# inserted and deleted rows give the number, if complete.
+# A partitioned table has no rows of its own. `reltuples` is -1 until the table was analysed.
 _POSTGRESQL = """
 SELECT c.relname AS name, NOT c.relispartition AND c.relkind <> 'f' AS is_own,
   ARRAY(SELECT k.relname::text FROM pg_index i JOIN pg_class k ON k.oid = i.indexrelid
     WHERE i.indrelid = c.oid AND NOT i.indisvalid) AS broken,
   CASE WHEN c.relkind = 'p' THEN parts.rows WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
-  CASE WHEN c.relkind = 'p' THEN parts.bytes ELSE pg_table_size(c.oid) END AS size_bytes,
-  coalesce(s.n_tup_ins, 0) AS inserted, coalesce(s.n_tup_upd, 0) AS updated, coalesce(s.n_tup_del, 0) AS deleted,
-  coalesce(s.n_live_tup, 0) AS living,
-  extract(epoch FROM d.stats_reset)::float AS since, extract(epoch FROM now())::float AS at
+  CASE WHEN c.relkind = 'p' THEN parts.bytes ELSE pg_table_size(c.oid) END AS size_bytes
 FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
-LEFT JOIN pg_stat_all_tables s ON s.relid = c.oid
-LEFT JOIN pg_stat_database d ON d.datname = current_database()
 LEFT JOIN LATERAL (
   SELECT sum(pg_table_size(p.relid))::bigint AS bytes, sum(nullif(k.reltuples, -1))::bigint AS rows
   FROM pg_partition_tree(c.oid) p JOIN pg_class k ON k.oid = p.relid WHERE p.isleaf
@@ -65,12 +52,6 @@ WHERE n.nspname = :schema AND c.relkind IN ('r', 'p', 'f')
 _MYSQL = """
 SELECT table_name AS name, table_rows AS found, data_length AS size_bytes
 FROM information_schema.tables WHERE table_schema = :schema AND table_type = 'BASE TABLE'
-"""
-_MYSQL_CHANGES = """
-SELECT object_name AS name, count_insert + count_update + count_delete AS counter,
-  count_update + count_delete AS changes, unix_timestamp() AS at
-FROM performance_schema.table_io_waits_summary_by_table
-WHERE object_type = 'TABLE' AND object_schema = :schema
 """
 
 
@@ -118,10 +99,6 @@ def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:
         row.name: Statistics(
             rows=row.rows,
             size_bytes=row.size_bytes,
-            counter=row.inserted + row.updated + row.deleted,
-            changes=_later_changes(row.inserted, row.updated + row.deleted, row.living),
-            since=row.since,
-            at=row.at,
             is_own=row.is_own,
             broken=frozenset(row.broken),
         )
@@ -129,22 +106,9 @@ def _postgresql(connection: Any, schema: str) -> dict[str, Statistics]:
     }
 
 
-def _later_changes(inserted: int, others: int, living: int) -> int:
-    """Existing rows may come from the initial load; they only show that the table is in use."""
-    return others + max(0, inserted - living) or min(inserted, 1)
-
-
 def _mysql(connection: Any, schema: str) -> dict[str, Statistics]:
-    changes = {row.name: row for row in _rows_or_none(connection, _MYSQL_CHANGES, schema)}
     return {
-        row.name: Statistics(
-            rows=row.found,
-            size_bytes=row.size_bytes,
-            counter=None if row.name not in changes else int(changes[row.name].counter),
-            changes=0 if row.name not in changes else int(changes[row.name].changes),
-            at=None if row.name not in changes else float(changes[row.name].at),
-        )
-        for row in _rows(connection, _MYSQL, schema)
+        row.name: Statistics(rows=row.found, size_bytes=row.size_bytes) for row in _rows(connection, _MYSQL, schema)
     }
 
 
@@ -152,17 +116,6 @@ def _rows(connection: Any, query: str, schema: str) -> list[Any]:
     import sqlalchemy as sa  # noqa: PLC0415 - needed only for reading a database
 
     return list(connection.execute(sa.text(query), {"schema": schema}))
-
-
-def _rows_or_none(connection: Any, query: str, schema: str) -> list[Any]:
-    """Empty where the performance schema is disabled, or not accessible."""
-    import sqlalchemy as sa  # noqa: PLC0415 - imported when needed
-
-    try:
-        return _rows(connection, query, schema)
-    except sa.exc.DBAPIError:
-        connection.rollback()
-        return []
 
 
 _KNOWN: Mapping[str, Callable[[Any, str], dict[str, Statistics]]] = {
@@ -212,15 +165,11 @@ class Database(SourceDatabase):
         """
         with self.connected() as (connection, inspector):
             wanted = self._schemas(inspector, schemas or frozenset(name.partition(".")[0] for name in names))
-            tables_by_schema = {schema: list(_tables(connection, inspector, schema)) for schema in wanted}
-        mine = [table for tables in tables_by_schema.values() for table in tables if not names or table.table in names]
+            tables = [table for schema in wanted for table in _tables(connection, inspector, schema)]
+        mine = [table for table in tables if not names or table.table in names]
         return SourceFacts(
-            origin="database",
             tables=tuple(table for table in mine if not table_name_fault(table.table)),
             notices=tuple(_unfit(mine)),
-            schemas=schemas or None,
-            names=names,
-            shown=frozenset(schema for schema, tables in tables_by_schema.items() if tables),
         )
 
     def names(self) -> list[str]:
@@ -293,18 +242,16 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
             columns[place], None if primary and primary.get("name") in table_statistics.broken else primary, unique
         )
         declared = DeclaredConstraints(
-            columns=columns[place], key=() if key is None else key.columns, unique=[u for u in unique if _is_whole(u)],
-            foreign=foreign.get(place) or (), checks=checks.get(place) or (), default=default,
-        )  # fmt: skip
+            columns=columns[place], key=() if key is None else key.columns, checks=checks.get(place) or ()
+        )
         yield TableFacts(
             table=f"{schema}.{name}",
             columns={column["name"]: str(column["type"]) for column in columns[place]},
             key=key,
-            evidence={"constraints": text} if (text := declared.comment()) else {},
+            remarks=(text,) if (text := declared.comment()) else (),
             rows=table_statistics.rows,
             size_bytes=table_statistics.size_bytes,
-            activity=_activity(table_statistics),
-            descriptions=descriptions(
+            fields=descriptions(
                 comments.get(place, {}).get("text"), columns[place], references(default, foreign.get(place) or ())
             ),
         )
@@ -401,9 +348,3 @@ def _is_whole(index: Mapping[str, Any]) -> bool:
 
 def _words(sort: str, index: Mapping[str, Any]) -> str:
     return f"{sort} {index['name']}" if index.get("name") else sort
-
-
-def _activity(figures: Statistics) -> Activity | None:
-    if figures.at is None or figures.counter is None:
-        return None
-    return Activity(counter=figures.counter, changes=figures.changes, since=figures.since, until=figures.at)

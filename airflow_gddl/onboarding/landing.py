@@ -255,7 +255,6 @@ def facts_of(folder: TableFolder, key: KeyFact | None, now: float) -> TableFacts
         key: key measured in the full load; None: none.
         now: seconds since the epoch.
     """
-    fields, evidence = _fields(folder)
     loads = folder.of("load")
     return TableFacts(
         table=folder.table,
@@ -264,8 +263,7 @@ def facts_of(folder: TableFolder, key: KeyFact | None, now: float) -> TableFacts
         rows=landing_rows(loads, folder.footers_of("load")),
         size_bytes=sum(file.size for file in loads) if loads else None,
         activity=_activity(folder, now),
-        fields=fields if folder.footers_of("change") else None,
-        evidence=evidence,
+        fields=_fields(folder),
     )
 
 
@@ -322,28 +320,22 @@ def before_columns(columns: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in names if prefix and name.startswith(prefix) and name[len(prefix) :] in names)
 
 
-def _fields(folder: TableFolder) -> tuple[dict[str, Any], dict[str, str]]:
+def _fields(folder: TableFolder) -> dict[str, Any]:
+    """Fields of a row that change files state, by path."""
     changes = folder.footers_of("change")
-    fields: dict[str, Any] = {}
-    evidence: dict[str, str] = {}
-
-    def take(field: str, value: object, words: str) -> None:
-        if value is not None:
-            fields[field], evidence[field] = value, words
-
     columns = dict(changes[-1].columns) if changes else {}
-    where = changes[-1].file.name if changes else ""
     sequence = _sequence(changes, columns)
-    take("sequence_by", None if sequence is None else (sequence,), f"column {sequence} of {where}")
-    prefix = before_prefix(columns)
-    take("before_image_prefix", prefix, f"columns {prefix}… beside their own in {where}")
-    operation = None if _has(columns, ("Op",)) else _first(name for name in columns if name in _RULES.operations)
-    take("options.op_column", operation, f"no Op in {where}, but {operation}")
-    time = None if _has(columns, COMMIT_TIMES) else _first(name for name in columns if name.lower() in _RULES.times)
-    take("options.timestamp_column", time, f"column {time} of {where}")
-    for name, value in _partition(folder.of("change")).items():
-        take(name, value, f"folders of the change files, e.g. {where or folder.of('change')[-1].name}")
-    return fields, evidence
+    named = {
+        "sequence_by": None if sequence is None else (sequence,),
+        "before_image_prefix": before_prefix(columns),
+        "options.op_column": None
+        if _has(columns, ("Op",))
+        else _first(name for name in columns if name in _RULES.operations),
+        "options.timestamp_column": None
+        if _has(columns, COMMIT_TIMES)
+        else _first(name for name in columns if name.lower() in _RULES.times),
+    }
+    return {name: value for name, value in named.items() if value is not None} | _partition(folder.of("change"))
 
 
 def _first(names: Iterable[str]) -> str | None:
@@ -423,15 +415,12 @@ def read_landing(landing: Landing, schemas: frozenset[str], names: frozenset[str
     """
     folders = [f for f in landing.folders(names) if not schemas or f.table.partition(".")[0] in schemas]
     return SourceFacts(
-        origin="landing",
         tables=tuple(
             facts_of(folder, measured_key(landing, folder), now)
             for folder in folders
             if not table_name_fault(folder.table)
         ),
         notices=tuple(notice for folder in folders for notice in notices_of(folder)),
-        schemas=schemas or None,
-        names=names,
     )
 
 

@@ -1,34 +1,32 @@
-"""Plans the onboarding of a source up to writing: facts, proposals, merge, texts, validation; settings of DMS."""
+"""Plans the onboarding of a source up to writing: facts, proposals, texts, validation; settings of DMS."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.extensions import TOTAL_ORDER
 from airflow_gddl.contract.s3 import is_s3, split
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.loading import LoadedMetadata, load_folder
 from airflow_gddl.metadata.problems import Problem, show_name
 from airflow_gddl.metadata.settings import Settings
-from airflow_gddl.onboarding.merging import Absent, Merged, NewRow, merge
-from airflow_gddl.onboarding.rules import Bounds, Notice, Proposal, SourceFacts, TableFacts, dropped, kept_key, propose
+from airflow_gddl.onboarding.rules import Notice, Proposal, SourceFacts, TableFacts, propose
 from airflow_gddl.onboarding.writing import FileChange, SourceFiles, read_files, write_out
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnboardingPlan:
-    """Files to write, values to change by hand, and notices."""
+    """Files to write, the rows in them, and notices."""
 
-    files: tuple[FileChange, ...] = ()
-    merged: Merged = field(default_factory=Merged)
-    dropped: tuple[str, ...] = ()
-    notices: tuple[Notice, ...] = ()
+    files: tuple[FileChange, ...]
+    rows: tuple[Proposal, ...]
+    notices: tuple[Notice, ...]
 
 
 @dataclass(frozen=True)
@@ -56,13 +54,13 @@ def make_plan(
     """Nothing is written.
 
     Raises:
-        MetadataError: `ONBOARD_FILE_UNUSABLE`, `ONBOARD_MEMORY_INVALID`, `ONBOARD_REFUSED`.
+        MetadataError: `ONBOARD_FILE_UNUSABLE`, `ONBOARD_REFUSED`.
     """
     files = read_files(folder, settings, source)
     had = load_folder(folder, environ)
     left_out: dict[str, Notice] = {}
     for _ in range(2):
-        plan = _attempt(files, source, facts, Bounds.of(settings.tiers), left_out)
+        plan = _attempt(files, source, facts, settings.tiers, left_out)
         new_problems = _new_problems(had, folder, plan, environ)
         if not new_problems:
             return replace(plan, notices=(*plan.notices, *left_out.values()))
@@ -74,37 +72,23 @@ def make_plan(
 
 
 def _attempt(
-    files: SourceFiles, source: str, facts: SourceFacts, bounds: Bounds, left_out: Mapping[str, Notice]
+    files: SourceFiles, source: str, facts: SourceFacts, tiers: Mapping[str, TierSpec], left_out: Mapping[str, Notice]
 ) -> OnboardingPlan:
     notices = list(facts.notices)
-    proposals: dict[str, Proposal] = {}
+    rows: list[Proposal] = []
     seen: dict[str, str] = {}
     for table in sorted(facts.tables, key=lambda one: one.table):
         if notice := _obstacle(table, files, seen):
             notices.append(notice)
-        elif table.table not in left_out:
-            proposals[table.table] = propose(table, bounds, files.before.get(table.table))
+        elif table.table.lower() not in files.present and table.table not in left_out:
+            row = propose(table, tiers)
+            if files.named.get(table.table.lower()):  # its keys are in a file, whatever was found
+                row = replace(row, fields={name: value for name, value in row.fields.items() if name != "enabled"})
+            elif not row.keys:
+                notices.append(_without_key(row.table))
+            rows.append(row)
         seen.setdefault(table.table.lower(), table.table)
-    dropped_tables, reported = _gone(files, facts, set(seen))
-    proposals |= dropped_tables
-    merged = _all(
-        merge(files.before.get(name), files.present.get(name.lower()) or _new(files, proposal), proposal)
-        for name, proposal in proposals.items()
-    )
-    notices += [
-        *reported,
-        *_keyless({t: p for t, p in proposals.items() if t not in dropped_tables}, files),
-        *_rekeyed(merged),
-        *_lost_keys(facts, files),
-    ]
-    changes = write_out(files, source, merged)
-    return OnboardingPlan(
-        files=changes, merged=merged, dropped=_stopped(merged, dropped_tables), notices=tuple(notices)
-    )
-
-
-def _new(files: SourceFiles, proposal: Proposal) -> NewRow:
-    return NewRow(proposal=proposal, fixed=files.fixed, named=files.named.get(proposal.table.lower()))
+    return OnboardingPlan(files=write_out(files, source, rows), rows=tuple(rows), notices=tuple(notices))
 
 
 def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) -> Notice | None:
@@ -115,71 +99,16 @@ def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) ->
         return Notice(
             table=name, code="TABLE_DUPLICATE", message=message, remedy="rename one with a rule of the CDC task"
         )
-    if place := files.elsewhere.get(name.lower()):
+    if name.lower() not in files.present and (place := files.elsewhere.get(name.lower())):
         message = f"has its metadata row in {place}, for another source"
         return Notice(table=name, code="ONBOARD_ROW_ELSEWHERE", message=message)
     return None
 
 
-def _gone(files: SourceFiles, facts: SourceFacts, seen: set[str]) -> tuple[dict[str, Proposal], list[Notice]]:
-    """Proposed tables that no longer exist. A landing folder may be emptied while its table still exists."""
-    lost = [t for t in files.before if t.lower() not in seen and t.lower() in files.present and facts.covers(t)]
-    if facts.origin == "database":
-        dropped_tables = {table: dropped(files.before[table]) for table in lost if facts.shows(table)}
-        message = "no table of its schema is visible any more; its metadata row is not changed"
-        remedy = "check the rights of the connection; where the schema was dropped, write enabled: false"
-        hidden = [table for table in lost if not facts.shows(table)]
-        return dropped_tables, [
-            Notice(table=t, code="ONBOARD_SCHEMA_HIDDEN", message=message, remedy=remedy) for t in hidden
-        ]
-    message = "its landing folder has no files any more; its metadata row is not changed"
-    remedy = "where the source has dropped it, write enabled: false or remove the row"
-    return {}, [Notice(table=table, code="ONBOARD_FOLDER_EMPTY", message=message, remedy=remedy) for table in lost]
-
-
-def _stopped(merged: Merged, dropped_tables: Mapping[str, Proposal]) -> tuple[str, ...]:
-    return tuple(
-        change.table for change in merged.changes if change.table in dropped_tables and change.field == "enabled"
-    )
-
-
-def _keyless(proposals: Mapping[str, Proposal], files: SourceFiles) -> Iterable[Notice]:
-    for table, proposal in proposals.items():
-        present = files.present.get(table.lower())
-        if not proposal.keys and not files.named.get(table.lower()) and not (present and present.keys):
-            message = (
-                "no primary key, no unique index without nulls, and nothing measured: the metadata row is not enabled"
-            )
-            remedy = "name its keys, or leave [] for a table that only ever gets inserts; then remove enabled: false"
-            yield Notice(table=table, code="ONBOARD_NO_KEY", message=message, remedy=remedy)
-
-
-def _lost_keys(facts: SourceFacts, files: SourceFiles) -> Iterable[Notice]:
-    """Notice about a key that the source no longer has; not for measured keys."""
-    for table in facts.tables:
-        had = kept_key(None, files.before.get(table.table))
-        if table.key is None and had is not None and (facts.origin == "database" or had.is_measured):
-            message = f"{list(had.columns)} ({had.evidence}) was its key, and no key is found now; it is kept"
-            remedy = "see that it still identifies a row, and name the right one in the keys file"
-            yield Notice(table=table.table, code="ONBOARD_KEY_GONE", message=message, remedy=remedy)
-
-
-def _rekeyed(merged: Merged) -> Iterable[Notice]:
-    for change in merged.changes:
-        if change.field == "keys" and not isinstance(change.old, Absent) and change.old:
-            message = f"its key was {list(change.old)} and is {list(change.new)} now ({change.evidence})"
-            remedy = f"write the new key, then `gddl rebuild --table {change.table}`; runs are refused until then"
-            yield Notice(table=change.table, code="ONBOARD_KEYS_CHANGED", message=message, remedy=remedy)
-
-
-def _all(merges: Iterable[Merged]) -> Merged:
-    each = tuple(merges)
-    return Merged(
-        rows=tuple(row for one in each for row in one.rows),
-        changes=tuple(change for one in each for change in one.changes),
-        kept=tuple(value for one in each for value in one.kept),
-        remembered=tuple(proposal for one in each for proposal in one.remembered),
-    )
+def _without_key(table: str) -> Notice:
+    message = "no primary key, no unique index without nulls, and nothing measured: the metadata row is not enabled"
+    remedy = "name its keys, or leave [] for a table that only ever gets inserts; then remove enabled: false"
+    return Notice(table=table, code="ONBOARD_NO_KEY", message=message, remedy=remedy)
 
 
 def _new_problems(
@@ -195,8 +124,7 @@ def _new_problems(
 
 def _touched(plan: OnboardingPlan, problems: Iterable[Problem]) -> Iterable[tuple[str, Problem]]:
     """Tables of this plan with problems."""
-    tables = {row.proposal.table for row in plan.merged.rows} | {change.table for change in plan.merged.changes}
-    shown = {show_name(table): table for table in tables}
+    shown = {show_name(row.table): row.table for row in plan.rows}
     for problem in problems:
         if problem.table in shown:
             yield shown[problem.table], problem

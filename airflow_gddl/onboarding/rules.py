@@ -1,26 +1,23 @@
-"""Facts of a source to proposals: size, priority, schedule and keys, each with its evidence. Pure.
+"""Facts of a source to proposals: size, priority, schedule and keys. Pure.
 
-A database's constraints are proposed in the words of a row (`expect`, `unique`, `foreign_key`), as a new row's comment:
-the source enforces them, so that what breaks them in the lake was lost or came in another order. Whether that is worth
-a check is for people to say.
+A database's `NOT NULL` and checks are proposed as `expect`, as a new row's comment: the source enforces them, so that
+what breaks them in the lake was lost or came in another order. Whether that is worth a check is for people to say.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.contract.table_spec import COLUMN, CONDITIONS, LITERALS, Term
 from airflow_gddl.metadata.expression_text import ExpressionError, parsed
 from airflow_gddl.metadata.problems import looks_secret
-from airflow_gddl.metadata.validation import quoted
 
 MEASURED = "measured"
-Origin = Literal["database", "landing"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +31,19 @@ class KeyFact:
     columns: tuple[str, ...]
     evidence: str
 
-    @property
-    def is_measured(self) -> bool:
-        """Whether it was measured, not declared; it may be a coincidence."""
-        return self.evidence.startswith(MEASURED)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
     """Change rate of a table.
 
     Attributes:
-        counter: changes counted by the source so far, for comparison with a later reading; None: no counter.
-        changes: changes since `since`, without those of the initial load as far as known.
-        since: seconds since the epoch; None: not known.
+        changes: changes since `since`.
+        since: seconds since the epoch.
         until: time of the reading, seconds since the epoch.
     """
 
-    counter: int | None = None
-    changes: int = 0
-    since: float | None = None
+    changes: int
+    since: float
     until: float
 
 
@@ -67,11 +57,9 @@ class TableFacts:
         rows: by statistics where there are any; None: not known.
         size_bytes: of the data without indexes; None: not known.
         activity: None: not known.
-        fields: other fields of the row that change files state (`sequence_by`, `options.op_column`, ...); None: there
-            were no change files.
-        evidence: in words, by field.
-        descriptions: comments of the table and its columns as fields of a row, by path (`description`,
-            `column_descriptions.id`); None: the source does not show comments.
+        fields: other fields of the row, by path: what change files state (`sequence_by`, `options.op_column`), and
+            comments of a database (`description`, `column_descriptions.id`).
+        remarks: what a person may want to add to the row, such as `where? total > 0`.
     """
 
     table: str
@@ -80,9 +68,8 @@ class TableFacts:
     rows: int | None = None
     size_bytes: int | None = None
     activity: Activity | None = None
-    fields: Mapping[str, Any] | None = None
-    evidence: Mapping[str, str] = field(default_factory=dict)
-    descriptions: Mapping[str, str] | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,31 +89,10 @@ class Notice:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFacts:
-    """All facts of a source.
+    """The tables of a source whose names a row can have, and notices about these and others."""
 
-    Attributes:
-        tables: those whose names a row can have.
-        schemas: those that were read; None: all.
-        names: only these tables were asked for; empty: all of the schemas.
-        shown: schemas of which the source shows any table at all; None: all.
-    """
-
-    origin: Origin
     tables: tuple[TableFacts, ...]
     notices: tuple[Notice, ...] = ()
-    schemas: frozenset[str] | None = None
-    names: frozenset[str] = frozenset()
-    shown: frozenset[str] | None = None
-
-    def shows(self, table: str) -> bool:
-        """Whether other tables of its schema are visible: without permission to see them, a missing table is not a
-        dropped one."""
-        return self.shown is None or table.partition(".")[0] in self.shown
-
-    def covers(self, table: str) -> bool:
-        """Whether this table would be among `tables` if the source had it."""
-        is_selected = not self.names or table in self.names
-        return is_selected and (self.schemas is None or table.partition(".")[0] in self.schemas)
 
 
 DAY = 86_400.0
@@ -134,21 +100,7 @@ BUSY = 1_000_000
 """Changes for each day from which a table is loaded four times an hour, with high priority."""
 QUIET_DAYS = 7
 """Days without a change after which a table is loaded once a day."""
-SHRUNK = 0.5
-"""A table keeps its tier and schedule until it is below this share of the bound (hysteresis)."""
-_RHYTHMS = {"busy": ("high", "*/15 * * * *"), "usual": ("normal", "@hourly"), "quiet": ("low", "@daily")}
-_ALWAYS_TOLD = frozenset({"size", "priority", "schedule", "enabled"})
-_DESCRIPTIONS = ("description", "column_descriptions")
-_ORDER = ("small", "medium", "large")
 _UNITS = ((1024**4, "TB"), (1024**3, "GB"), (1024**2, "MB"), (1024, "kB"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observed:
-    """Change counter of a table at a reading, for comparison with a later one."""
-
-    counter: int
-    at: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,34 +108,17 @@ class Proposal:
     """A proposed row, without fields that have their default.
 
     Attributes:
-        keys: empty: none were found, and the row is disabled until a user decides. Null, only in stored proposals: none
-            were ever proposed.
+        keys: empty: none were found, and the row is disabled until a user decides.
+        evidence: of the keys.
         fields: by path (`size`, `options.op_column`), in the order in which a row shows them.
-        evidence: text, by field; `keys` among them.
-        is_dropped: the source no longer has the table.
+        comment: behind the row.
     """
 
     table: str
-    keys: tuple[str, ...] | None
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    evidence: Mapping[str, str] = field(default_factory=dict)
-    observed: Observed | None = None
-    is_dropped: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """Maximum bytes of a small and of a medium table."""
-
-    small: int
-    medium: int
-
-    @classmethod
-    def of(cls, tiers: Mapping[str, TierSpec]) -> Bounds:
-        """Derived from the limits of the tiers without Spark."""
-        sizes = (tiers.get(name, DEFAULT_TIERS[name]).task_max_bytes for name in ("small", "medium"))
-        small, medium = sizes
-        return cls(small=small, medium=max(small, medium))
+    keys: tuple[str, ...]
+    evidence: str
+    fields: Mapping[str, Any]
+    comment: str
 
 
 _PERSONAL = re.compile(
@@ -194,72 +129,24 @@ _PERSONAL = re.compile(
 """Names of columns that look personal; whether they are is for people to say."""
 
 
-def propose(facts: TableFacts, bounds: Bounds, before: Proposal | None = None) -> Proposal:
-    """Propose the row of a table.
-
-    Args:
-        before: the last proposal, for hysteresis between tiers and for the number of changes since.
-    """
-    fields: dict[str, Any] = {}
-    evidence = dict(facts.evidence)
-    size = _size(facts.size_bytes, bounds, before)
-    fields |= {"size": size} if size != "small" else {}
-    evidence["size"] = _extent(facts)
-    priority, schedule = _rhythm(facts.activity, before, evidence)
-    fields |= {"priority": priority} if priority != "normal" else {}
-    fields |= {"schedule": schedule} if schedule != "@hourly" else {}
-    fields |= _told_before(before) if facts.fields is None else facts.fields
-    fields |= _described_before(before) if facts.descriptions is None else facts.descriptions
-    key = kept_key(facts.key, before)
-    if key is None:
-        fields["enabled"] = False
-        evidence["keys"] = evidence["enabled"] = "no key was found"
-    else:
-        evidence["keys"] = key.evidence
-    if personal := [name for name in facts.columns if _PERSONAL.search(name)]:
-        evidence["mask"] = f"personal? mask: {{{', '.join(f'{name}: hmac' for name in personal)}}}"
-    keys = () if key is None else key.columns
-    observed = _observed(facts.activity, before)
-    return Proposal(table=facts.table, keys=keys, fields=fields, evidence=evidence, observed=observed)
+def propose(facts: TableFacts, tiers: Mapping[str, TierSpec]) -> Proposal:
+    """Propose the row of a table."""
+    size, key = _size(facts.size_bytes, tiers), facts.key or KeyFact(columns=(), evidence="no key was found")
+    fields: dict[str, Any] = {} if size == "small" else {"size": size}
+    fields |= {**_rhythm(facts.activity), **facts.fields}
+    fields |= {} if facts.key else {"enabled": False}
+    personal = [f"{name}: hmac" for name in facts.columns if _PERSONAL.search(name)]
+    masks = [f"personal? mask: {{{', '.join(personal)}}}"] if personal else []
+    comment = "; ".join((_extent(facts), *masks, *facts.remarks))
+    return Proposal(table=facts.table, keys=key.columns, evidence=key.evidence, fields=fields, comment=comment)
 
 
-def kept_key(proposed: KeyFact | None, before: Proposal | None) -> KeyFact | None:
-    """A proposed key is not replaced by none, nor a declared key by a measured one."""
-    if before is None or not before.keys:
-        return proposed
-    had = KeyFact(columns=before.keys, evidence=before.evidence.get("keys", ""))
-    return had if proposed is None or (proposed.is_measured and not had.is_measured) else proposed
-
-
-def _told_before(before: Proposal | None) -> dict[str, Any]:
-    """Fields from earlier change files."""
-    if before is None:
-        return {}
-    described = _described_before(before)
-    return {n: value for n, value in before.fields.items() if n not in _ALWAYS_TOLD and n not in described}
-
-
-def _described_before(before: Proposal | None) -> dict[str, Any]:
-    """Descriptions that were proposed."""
-    fields = {} if before is None else before.fields
-    return {name: value for name, value in fields.items() if name.partition(".")[0] in _DESCRIPTIONS}
-
-
-def dropped(before: Proposal) -> Proposal:
-    """The row of a table that its source no longer has: disabled, with its data kept."""
-    evidence = {**before.evidence, "enabled": "the source no longer has this table"}
-    return replace(before, fields={**before.fields, "enabled": False}, evidence=evidence, is_dropped=True)
-
-
-def _size(size: int | None, bounds: Bounds, before: Proposal | None) -> str:
-    if size is None:
-        return "small" if before is None else str(before.fields.get("size", "small"))
-    fits = "small" if size <= bounds.small else "medium" if size <= bounds.medium else "large"
-    had = "small" if before is None else str(before.fields.get("size", "small"))
-    if had not in _ORDER or _ORDER.index(fits) >= _ORDER.index(had):
-        return fits
-    limit = bounds.small if fits == "small" else bounds.medium
-    return fits if size <= limit * SHRUNK else had
+def _size(size: int | None, tiers: Mapping[str, TierSpec]) -> str:
+    """The smallest tier whose tasks take the table."""
+    small, medium = (tiers.get(name, DEFAULT_TIERS[name]).task_max_bytes for name in ("small", "medium"))
+    if size is None or size <= small:
+        return "small"
+    return "medium" if size <= medium else "large"
 
 
 def _extent(facts: TableFacts) -> str:
@@ -273,37 +160,14 @@ def in_bytes(size: int) -> str:
     return f"{size} bytes" if unit == 1 else f"{size / unit:.1f} {name}"
 
 
-def _rhythm(activity: Activity | None, before: Proposal | None, evidence: dict[str, str]) -> tuple[str, str]:
-    """Priority and schedule; those of the last proposal without new data."""
-    window = _window(activity, before)
-    if window is None:
-        fields: Mapping[str, Any] = {} if before is None else before.fields
-        return str(fields.get("priority", "normal")), str(fields.get("schedule", "@hourly"))
-    changes, days = window
-    was_busy = before is not None and before.fields.get("schedule") == _RHYTHMS["busy"][1]
-    is_busy = changes / days >= BUSY * (SHRUNK if was_busy else 1)
-    kind = "busy" if is_busy else "quiet" if not changes and days >= QUIET_DAYS else "usual"
-    evidence["schedule"] = evidence["priority"] = f"{changes:,} changes in {days:.1f} days"
-    return _RHYTHMS[kind]
-
-
-def _window(activity: Activity | None, before: Proposal | None) -> tuple[int, float] | None:
-    """Changes and days of the longest known period, at least a day; None: none."""
-    if activity is None:
-        return None
-    known = None if before is None else before.observed
-    if known is not None and activity.counter is not None and activity.counter >= known.counter:
-        days = (activity.until - known.at) / DAY
-        return (activity.counter - known.counter, days) if days >= 1 else None
-    if activity.since is None or activity.until - activity.since < DAY:
-        return None
-    return activity.changes, (activity.until - activity.since) / DAY
-
-
-def _observed(activity: Activity | None, before: Proposal | None) -> Observed | None:
-    if activity is None or activity.counter is None:
-        return None if before is None else before.observed
-    return Observed(counter=activity.counter, at=activity.until)
+def _rhythm(activity: Activity | None) -> dict[str, str]:
+    """Priority and schedule; empty: the defaults, also before a day was seen."""
+    days = 0.0 if activity is None else (activity.until - activity.since) / DAY
+    if activity is None or days < 1:
+        return {}
+    if activity.changes / days >= BUSY:
+        return {"priority": "high", "schedule": "*/15 * * * *"}
+    return {"priority": "low", "schedule": "@daily"} if not activity.changes and days >= QUIET_DAYS else {}
 
 
 _TEXT, _NUMBER = ("VARCHAR", "TEXT"), ("INTEGER", "BIGINT", "SMALLINT", "NUMERIC", "DECIMAL")
@@ -324,50 +188,25 @@ _SHOWN = 200
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredConstraints:
-    """What a database declares of one table, as SQLAlchemy's inspector shows it.
+    """What a database declares of the rows of one table, as SQLAlchemy's inspector shows it.
 
     Attributes:
-        key: columns that identify a row; neither they are unique nor filled by another check.
-        unique: constraints and indexes that cover all rows.
-        default: schema of tables that the database names without one.
+        key: columns that identify a row; they need no check.
     """
 
     columns: Sequence[Mapping[str, Any]]
-    key: tuple[str, ...] = ()
-    unique: Sequence[Mapping[str, Any]] = ()
-    foreign: Sequence[Mapping[str, Any]] = ()
-    checks: Sequence[Mapping[str, Any]] = ()
-    default: str = ""
+    key: tuple[str, ...]
+    checks: Sequence[Mapping[str, Any]]
     untranslated: list[str] = field(default_factory=list)
     """Checks that are no expressions of a row; filled by `comment`."""
 
     def comment(self) -> str:
-        """`constraints? unique: {...}, foreign_key: {...}, expect: {...}; left: CHECK ...`; empty without any."""
-        sections = {"unique": self._unique(), "foreign_key": self._foreign(), "expect": self._expect()}
-        fields = [
-            f"{name}: {{{', '.join(entries)}}}" for name, section in sections.items() if (entries := list(section))
-        ]
-        parts = [f"constraints? {', '.join(fields)}"] if fields else []
+        """`constraints? expect: {...}; left: CHECK ...`; empty without any."""
+        rules = ", ".join(self._expect())
+        parts = [f"constraints? expect: {{{rules}}}"] if rules else []
         parts += [f"left: {', '.join(self.untranslated)}"] if self.untranslated else []
         text = _WHITE.sub(" ", "; ".join(parts))
         return "" if looks_secret(text) else text
-
-    def _unique(self) -> Iterator[str]:
-        seen, taken = {frozenset(self.key)}, set[str]()
-        for one in self.unique:
-            columns = [name for name in one.get("column_names") or () if name is not None]
-            if columns and frozenset(columns) not in seen:
-                seen.add(frozenset(columns))
-                yield f"{_named(one, columns, taken)}: {_listed(columns)}"
-
-    def _foreign(self) -> Iterator[str]:
-        taken = set[str]()
-        for one in self.foreign:
-            columns = one["constrained_columns"]
-            to = f"{one.get('referred_schema') or self.default}.{one['referred_table']}"
-            name = _named(one, columns, taken)
-            others = _listed(one["referred_columns"])
-            yield f"{name}: {{columns: {_listed(columns)}, to: {quoted(to)}, to_columns: {others}}}"
 
     def _expect(self) -> Iterator[str]:
         filled = [c["name"] for c in self.columns if not c.get("nullable", True) and c["name"] not in self.key]
@@ -378,7 +217,7 @@ class DeclaredConstraints:
             taken.add("not_null")
         for one in self.checks:
             text = _WHITE.sub(" ", str(one.get("sqltext") or "")).strip()
-            name = _named(one, ["check"], taken)
+            name = _named(one, taken)
             yield from self._rule(name, self._portable(text), f"CHECK {one.get('name') or ''} ({text[:_SHOWN]})")
 
     def _rule(self, name: str, text: str, otherwise: str) -> Iterator[str]:
@@ -435,14 +274,10 @@ def _is_plain(name: str) -> bool:
         return False
 
 
-def _named(one: Mapping[str, Any], columns: Iterable[str], taken: set[str]) -> str:
+def _named(one: Mapping[str, Any], taken: set[str]) -> str:
     """The constraint's name as that of a check, which is none of those taken."""
-    wanted = _UNNAMED.sub("_", str(one.get("name") or "_".join(columns)))[:56] or "constraint"
+    wanted = _UNNAMED.sub("_", str(one.get("name") or "check"))[:56]
     wanted = wanted if not wanted[0].isdigit() else f"_{wanted}"
     name = next(n for n in (wanted, *(f"{wanted}_{i}" for i in range(2, len(taken) + 3))) if n not in taken)
     taken.add(name)
     return name
-
-
-def _listed(columns: Iterable[str]) -> str:
-    return f"[{', '.join(map(quoted, columns))}]"

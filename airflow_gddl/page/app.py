@@ -306,7 +306,7 @@ def _add_details(app: FastAPI, source: PageSource) -> None:
         """
         board, roots, one = _found(source, user, name)
         _, catalog = source.settings(one.row)
-        return detail.in_lake(board, roots, one, _reader(source, board, roots, one), catalog)
+        return detail.in_lake(board, roots, _reader(source, board, roots, one), catalog)
 
     @app.get("/api/v1/table/lineage")
     def lineage(user: GetUserDep, name: Name) -> dict[str, Any]:

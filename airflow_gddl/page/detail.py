@@ -11,24 +11,12 @@ from dataclasses import asdict
 from typing import Any
 
 from airflow_gddl.contract.documentation import of_quarantined
-from airflow_gddl.contract.errors import FatalError, GddlError
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
 from airflow_gddl.contract.features import folders as folders_of_features
 from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout, join
 from airflow_gddl.contract.names import HiddenColumns
-from airflow_gddl.contract.published import (
-    MARK,
-    MARKS,
-    READERS,
-    PublishedTable,
-    Reader,
-    RegistrationState,
-    ReplicaSchema,
-    ViewName,
-    full_name,
-    query,
-    relation_of,
-)
+from airflow_gddl.contract.published import RegistrationState, full_name
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.reading import TableReader, key_history
@@ -38,7 +26,6 @@ from airflow_gddl.runtime.state.recording import Records
 from airflow_gddl.runtime.state.table_status import TableStatus
 from airflow_gddl.stores import Storage, open_store
 from airflow_gddl.stores.lake_files import RegistrationStore
-from airflow_gddl.topology.table_row import TableRow
 
 _FILES_SHOWN = (
     "path",
@@ -131,40 +118,6 @@ def _encodable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-_TITLES = {
-    "spark": "Spark",
-    "databricks": "Databricks",
-    "athena": "Athena",
-    "duckdb": "DuckDB",
-    "python": "Python",
-    "polars": "Polars",
-}
-
-
-def of_replica(
-    row: TableRow, path: str, described: Mapping[str, Any] | None, relation: Callable[[Reader], str]
-) -> dict[str, Any]:
-    """A query of the published columns for each reader, or why there is none.
-
-    Args:
-        described: see `delta_tables.described`; None: there is no replica, or it can't be read.
-        relation: how a reader names the replica in its catalog, quoted; empty: it reads it by its path.
-    """
-    if described is None:
-        return {"found": []}
-    kinds = {column["name"]: column["type"] for column in described["columns"]}
-    schema = ReplicaSchema(columns=tuple(kinds), marks_deletes=f" {MARK}: boolean" in kinds.get(MARKS, ""))
-    try:
-        columns = row.publication.columns_of(schema)
-    except FatalError as error:
-        return {"error": str(error)}
-    if not columns:
-        return {"found": []}
-    table = PublishedTable(path=path, columns=columns, marks_deletes=schema.marks_deletes)
-    view = ViewName.of(row.table, "{schema}")
-    return {"found": [{"reader": _TITLES[name], "query": query(table, view, name, relation(name))} for name in READERS]}
-
-
 _FILES, _SAMPLES = 100, 50
 
 
@@ -188,9 +141,7 @@ def about(board: Board, one: TableStatus, names: Collection[str], read: Callable
     return {"now": board.now, "table": answers.row(one, names), "troubles": troubles, **runs}
 
 
-def in_lake(
-    board: Board, roots: Roots, one: TableStatus, reader: TableReader, catalog: CatalogSpec | None
-) -> dict[str, Any]:
+def in_lake(board: Board, roots: Roots, reader: TableReader, catalog: CatalogSpec | None) -> dict[str, Any]:
     """Schema, versions, files and registration; each part, or its error.
 
     Args:
@@ -209,12 +160,8 @@ def in_lake(
             else RegistrationState()
         )
     )
-    state = known.get("found", RegistrationState())
-    copied = of_replica(
-        one.row, layout.replica, answer["replica"].get("found"), lambda reader: relation_of(catalog, state, reader)
-    )
-    registered = known if "error" in known else {"found": _registered(spec, catalog, state)}
-    return {"place": layout.replica, **answer, "registration": registered, "queries": copied}
+    registered = known if "error" in known else {"found": _registered(spec, catalog, known["found"])}
+    return {"place": layout.replica, **answer, "registration": registered}
 
 
 def lineage_of(

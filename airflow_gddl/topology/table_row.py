@@ -11,7 +11,7 @@ import difflib
 import fnmatch
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
@@ -20,7 +20,6 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import PRIORITY_RANK
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import TableNames
-from airflow_gddl.contract.published import EVERY, Publication
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.problems import Problem
@@ -43,7 +42,6 @@ class TableRow:
             `freshness`; null where there is no `freshness`.
         problems: problems of the row, one line each; empty: none.
         source_table: `schema.name` in the source; null: `table`.
-        published, technical, added: see `Publication`.
         tags: names of its tags, and names with values as Airflow shows them.
         depends_on: tables that are loaded before it.
         heartbeat: the lake's table of its source's heartbeat; null: none.
@@ -60,9 +58,6 @@ class TableRow:
     grace: int | None = None
     problems: tuple[str, ...] = ()
     source_table: str | None = None
-    published: Sequence[str] = (EVERY,)
-    technical: Sequence[str] = ()
-    added: Sequence[str] = ()
     tags: Sequence[str] = ()
     depends_on: Sequence[str] = ()
     heartbeat: str | None = None
@@ -71,10 +66,6 @@ class TableRow:
     def name_in_source(self) -> str:
         """`schema.name` in the source."""
         return self.source_table or self.table
-
-    @property
-    def publication(self) -> Publication:
-        return Publication(columns=tuple(self.published), technical=tuple(self.technical), added=tuple(self.added))
 
 
 def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
@@ -85,7 +76,6 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
     """
     freshness = durations.seconds(spec.freshness) if spec.freshness else None
     interval = 0 if pipeline is None else _longest_interval(pipeline.timing)
-    publication = Publication.of(spec)
     return TableRow(
         table=spec.table,
         source=spec.source,
@@ -97,9 +87,6 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         dag_id=None if pipeline is None else pipeline.dag_id,
         grace=None if freshness is None else interval + freshness,
         source_table=spec.source_table,
-        published=publication.columns,
-        technical=publication.technical,
-        added=publication.added,
         tags=tuple(label for key, value in spec.tags.items() for label in dict.fromkeys((key, label_of(key, value)))),
         depends_on=spec.depends_on,
         heartbeat=spec.heartbeat,
@@ -193,36 +180,13 @@ HORIZON = 31
 """Number of days considered: contains each day of a week and of a month."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Starts:
-    """The starts of one day.
-
-    Attributes:
-        of: minutes of the day, ascending, by DAG id; only pipelines that start on it.
-        per_minute: how many start in each of its 1,440 minutes.
-    """
-
-    day: date
-    of: Mapping[str, tuple[int, ...]]
-    per_minute: tuple[int, ...]
-
-    @property
-    def runs(self) -> int:
-        return sum(self.per_minute)
-
-
-def starts_on(pipelines: Iterable[Pipeline], day: date) -> Starts:
-    """The starts of pipelines with a time schedule; others start by data or manually."""
-    of = {
-        pipeline.dag_id: minutes_of(pipeline.timing.cron)
+def starts_on(pipelines: Iterable[Pipeline], day: date) -> dict[str, int]:
+    """How often pipelines with a time schedule start, by DAG id; others start by data or manually."""
+    return {
+        pipeline.dag_id: len(minutes_of(pipeline.timing.cron))
         for pipeline in pipelines
         if pipeline.timing.kind == "cron" and runs_on(pipeline.timing.cron, day)
     }
-    counted: Counter[int] = Counter()
-    # Thousands of pipelines have few different lines, and these many minutes.
-    for minutes, pipelines_alike in Counter(of.values()).items():
-        counted.update(dict.fromkeys(minutes, pipelines_alike))
-    return Starts(day=day, of=of, per_minute=tuple(counted[minute] for minute in range(MINUTES)))
 
 
 def busiest_day(pipelines: Iterable[Pipeline], first: date) -> date:

@@ -8,7 +8,6 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import AppendedBatch
-from spark_jobs.batch.load_notes import notes_after
 from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_of_changes, remember, versions_of
 from spark_jobs.batch.refusals import forms_after
@@ -79,7 +78,6 @@ def commit_of(table: TableSession, merged: MergedBatch) -> BatchCommit:
         replayed=replayed,
     )
     files = _entries_of(table.context.storage, appended, before)
-    after = replace(after, loads=notes_after(table, plan, files, after))
     return BatchCommit(number=plan.number, plan=plan, files=files, state=after)
 
 

@@ -282,7 +282,7 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
         require_undamaged(run)  # before the listing is noted: until a repair, each run says it
     run.report("discover")
     pending = ledger.plan() is not None  # its late files must be found again
-    discovery = run.discover(ledger, brief=not pending)
+    discovery = run.discover(ledger)
     discovery = discovery if pending else without_held(run, discovery, ledger.state)
     totals.not_listed = discovery.not_listed
     totals.mode = ledger.state.next_mode

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from spark_jobs.tables.engine import Engine
 
 
-from spark_jobs.batch.runtime import Runtime, Step, cancelled
+from spark_jobs.batch.runtime import Runtime, SparkLeftOut, Step, cancelled
 
 
 def make_engine(runtime: Runtime, table: str, work: int | None = None, *, in_one_task: bool) -> Engine:
@@ -70,11 +70,11 @@ def _one_task(runtime: Runtime) -> Engine:
 
 
 def _many_tasks(runtime: Runtime, table: str, work: int | None) -> Engine:
+    session = runtime.spark.for_table(work)  # before the imports: without Spark there may be no pyspark
     from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
     from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - see above
 
-    session, log = runtime.spark.for_table(work), DeltaCommits(runtime.storage)
-    return ManyTasksEngine(SparkTables(session, log, bounds=runtime.bounds_of(table)))
+    return ManyTasksEngine(SparkTables(session, DeltaCommits(runtime.storage), bounds=runtime.bounds_of(table)))
 
 
 _COMMITTED = ("committed", "done")
@@ -127,7 +127,9 @@ class TableRun:
 
     @property
     def tier(self) -> TierSpec:
-        return self.job.tier_of(self.spec)
+        """The row's tier; without Spark each table is in one task, and committed directly."""
+        tier = self.job.tier_of(self.spec)
+        return replace(tier, tasks="one", commit="direct") if isinstance(self.runtime.spark, SparkLeftOut) else tier
 
     @cached_property
     def dialect(self) -> Dialect:
@@ -277,32 +279,22 @@ class TableRun:
         settling = Settling(after=after, wait=wait, is_whole=is_whole)
         return LandingLocation(storage=self.runtime.storage, landing=landing, dialect=self.dialect, settling=settling)
 
-    def discover(self, ledger: Ledger, *, brief: bool = False, wait: Wait = "never") -> Discovery:
+    def discover(self, ledger: Ledger, *, wait: Wait = "never") -> Discovery:
         """What waits.
 
         Args:
-            brief: in a continuous job, the newest files are enough between one poll far back and the next.
             wait: for files that may still be written; files of a stream always, for it notifies them once.
         """
         place = self._place(wait if self.notified is None else "always")
         if self.notified is not None:
             return discover_notified(place, ledger, self.runtime.clock(), self.notified)
-        options, now = self.job.options, self.runtime.clock()
-        if not brief or options.continuous is None or options.full_listing:
-            discovery = discover(place, ledger, now, full=options.full_listing)
-            is_plain = discovery.inference == CERTAIN and discovery.overtaken is None
-            if is_plain or self.source_load is None:
-                return discovery
-            # Changes from before a load by `gddl load` are captured for it.
-            return discover(replace(place, generations="one"), ledger, now, full=options.full_listing)
-        deep_listings = self.runtime.deep_listings
-        back = deep_listings.reach(place.root, now)
-        discovery = discover(place, ledger, now, back=back)
-        if back is None:
-            deep_listings.record(
-                place.root, discovery, ledger.state.cursor, now, self.runtime.clock(), self.dialect.times
-            )
-        return discovery
+        full, now = self.job.options.full_listing, self.runtime.clock()
+        discovery = discover(place, ledger, now, full=full)
+        is_plain = discovery.inference == CERTAIN and discovery.overtaken is None
+        if is_plain or self.source_load is None:
+            return discovery
+        # Changes from before a load by `gddl load` are captured for it.
+        return discover(replace(place, generations="one"), ledger, now, full=full)
 
     @property
     def replayed_codes(self) -> tuple[str, ...]:

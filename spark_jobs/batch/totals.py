@@ -37,7 +37,7 @@ MOST_COLUMNS = 500
 
 
 _UNLIKE = frozenset((
-    "started_at", "schema_changes", "warnings", "max_commit_ts", "complete_until", "waiting_since", "read_until",
+    "started_at", "schema_changes", "warnings", "max_commit_ts", "complete_until", "waiting_since",
     "not_listed", "columns",
 ))  # fmt: skip
 """Fields of `RunTotals` that a result has in another form, or lacks; it has the others as they are."""
@@ -50,7 +50,6 @@ class RunTotals:
     Attributes:
         started_at: when the run started, ISO 8601 UTC; empty: as it ends.
         complete_until, waiting_since: see `Freshness`.
-        read_until: place of the last commit up to which the run has read the log that the table follows; empty: none.
     """
 
     started_at: str = ""
@@ -74,7 +73,6 @@ class RunTotals:
     max_commit_ts: str | None = None
     complete_until: str | None = None
     waiting_since: str | None = None
-    read_until: str = ""
     version: int | None = None
     not_listed: NotListed | None = None
     revisit: bool = False

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import FatalError
@@ -123,23 +123,6 @@ class CatalogPort(Protocol):
 
     def alter(self, registration: Registration) -> None:
         """Alter an existing entry to match `wanted`, without dropping it: permissions stay."""
-        ...
-
-
-@runtime_checkable
-class ViewPort(Protocol):
-    """A catalog in which views can be made, see `CatalogDescriptor.views`. Errors: as `CatalogPort`."""
-
-    def create_view(self, name: EntryName, query: str, comment: str, properties: Mapping[str, str]) -> bool:
-        """Create a view, and its database if missing; False: there is an entry of this name, which stays."""
-        ...
-
-    def view_properties(self, name: EntryName) -> Mapping[str, str] | None:
-        """Properties of a view; None: there is no entry of this name, or it is no view."""
-        ...
-
-    def drop_view(self, name: EntryName) -> None:
-        """Drop a view, if it is there."""
         ...
 
 

@@ -88,27 +88,6 @@ class HiveCatalog:
             self._external.alterTable(_with(self._jvm, table, registration))
             self._external.alterTableDataSchema(registration.name.database, registration.name.table, schema)
 
-    def create_view(self, name: EntryName, query: str, comment: str, properties: Mapping[str, str]) -> bool:
-        with _translated():
-            self._require_database(name.database)
-            if self._found(name) is not None:
-                return False
-            pairs = ", ".join(f"{literal(key)} = {literal(value)}" for key, value in properties.items())
-            view = f"{quoted(name.database)}.{quoted(name.table)}"
-            self._on.sql(f"CREATE VIEW {view} COMMENT {literal(comment)} TBLPROPERTIES ({pairs}) AS\n{query}")
-            return True
-
-    def view_properties(self, name: EntryName) -> Mapping[str, str] | None:
-        with _translated():
-            found = self._found(name)
-            if found is None or str(found.tableType().name()) != "VIEW":
-                return None
-            return _mapping(found.properties())
-
-    def drop_view(self, name: EntryName) -> None:
-        with _translated():
-            self._on.sql(f"DROP VIEW IF EXISTS {quoted(name.database)}.{quoted(name.table)}")
-
     def _require_database(self, name: str) -> None:
         if name not in self._databases:
             self._on.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}{self._of_its_own(name)}")

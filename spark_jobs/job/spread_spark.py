@@ -33,13 +33,21 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.local import bare
-from spark_jobs.batch.runtime import Observer, Runtime, SparkSource, Step, cancelled, print_step, silent, spark_gone
+from spark_jobs.batch.runtime import (
+    NoSpark,
+    Observer,
+    Runtime,
+    SparkSource,
+    Step,
+    cancelled,
+    print_step,
+    silent,
+    spark_gone,
+)
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome
-from spark_jobs.discovery import DeepListings
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import is_recorded, write_record
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.stop import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
 from spark_jobs.job.table_job import attempt, not_begun, poll_table, totals_of
 from spark_jobs.ledger.claim import TTL_SECONDS
@@ -180,8 +188,6 @@ _TRIES = 2
 _WAVES = 8
 """Tasks for each slot: enough that a long one doesn't leave the others idle, few enough that starting them is cheap."""
 _BUSY = "TABLE_BUSY"
-_POLLED = DeepListings()
-"""The driver, and Spark's Python workers, which it reuses, keep the lookback of a continuous job."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +231,7 @@ class SparkSpread:
 
     @property
     def _in_driver(self) -> Runtime:
-        return Runtime(storage=self.storage, spark=NoSpark(), deep_listings=_POLLED)
+        return Runtime(storage=self.storage, spark=NoSpark())
 
     def _polled(self, run: TableRun) -> TaskOutcome | int:
         """The outcome of a table that needs no task, since it is idle or only read; else its work (`poll_table`)."""
@@ -451,7 +457,6 @@ def once(job: JobSpec, spec: TableSpec, settings: TaskSettings = TaskSettings())
         storage=storage,
         spark=NoSpark(settings.place),
         observe=settings.observe,
-        deep_listings=_POLLED,
         stopped_by=settings.stopped_by,
     )
     run = TableRun(job=job, spec=spec, runtime=runtime)

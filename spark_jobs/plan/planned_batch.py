@@ -129,28 +129,6 @@ class Truncate:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadNote:
-    """What a batch has noted of the full load of its generation when nothing of a load waited, for cuts of the time
-    before a later load.
-
-    Attributes:
-        at: when the newest batch was planned that has found it so, ISO 8601 UTC.
-        landed: when the newest of its files was last modified, ISO 8601 UTC; empty: it has none.
-        until: where the source's log was once all rows were read, as a place; empty: not known.
-        ended: when that was, ISO 8601 UTC; empty: not known.
-        read: place of the last commit up to which a job has read the log, which the table followed still, and loaded
-            all changes of the table; empty: jobs read none.
-    """
-
-    generation: int
-    at: str
-    landed: str = ""
-    until: str = ""
-    ended: str = ""
-    read: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
 class HeldTruncate:
     """A file with truncates that wait for a user's release, and all files after it.
 
@@ -344,8 +322,6 @@ class TableState:
         baseline: of a replica that had rows before the first batch, until a rebuild; its property says the same. None:
             every row has `_gddl`.
         adopted: the change table has rows of a replica that another job kept, see `TableSchema.adopted`.
-        loads: notes of the newest full loads, oldest first; those that a reload or an earlier release has ingested may
-            be missing.
     """
 
     batch: int = 0
@@ -385,15 +361,11 @@ class TableState:
     held_truncate: HeldTruncate | None = None
     baseline: Baseline | None = None
     adopted: bool = False
-    loads: tuple[LoadNote, ...] = ()
 
     @property
     def floors(self) -> tuple[GenerationFloor, ...]:
         """Floors of the generations, in order."""
         return floors_with_times(self.generation_floor, self.generation_times)
-
-    def note_of(self, generation: int) -> LoadNote | None:
-        return next((one for one in self.loads if one.generation == generation), None)
 
     @property
     def next_mode(self) -> Literal["initial", "incremental"]:

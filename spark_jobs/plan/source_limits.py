@@ -16,7 +16,6 @@ class SourceLimits:
         messages_a_file, bytes_a_file: a file of a topic ends with the message that reaches one of them.
         answer_seconds: how long a Kafka broker may take to answer.
         open_seconds: how long opening a database's log waits for transactions that write.
-        writers_seconds: how long deletes of a dropped partition wait for transactions that write to the table.
     """
 
     decoded_bytes: int = 1 << 30
@@ -25,4 +24,3 @@ class SourceLimits:
     bytes_a_file: int = 24 * 1024**2
     answer_seconds: float = 15.0
     open_seconds: int = 240
-    writers_seconds: float = 60.0

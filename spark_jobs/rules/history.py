@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract import published
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.plan.planned_batch import GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, ROW_ID, TableSchema
@@ -26,8 +25,9 @@ from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.rules.outcome import ACTION
 from spark_jobs.rules.texts import read_json
 
-START, END = published.START, published.END
-START_GENERATION, END_GENERATION = published.START_GENERATION, published.END_GENERATION
+START, END = "__start_at", "__end_at"
+START_GENERATION, END_GENERATION = "__start_generation", "__end_generation"
+"""Columns of a history: the places in the log between which a version is valid, and their generations."""
 BOUNDS = (START, END, START_GENERATION, END_GENERATION)
 VALID_FROM, VALID_TO = "__valid_from", "__valid_to"
 TIMES = (VALID_FROM, VALID_TO)

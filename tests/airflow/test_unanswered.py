@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,7 +17,6 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import MetadataProblems, build_dags
-from airflow_gddl.runtime.compiled import keeper
 from tests.airflow.bag import parse
 from tests.airflow.stage import Stage
 from tests.harness.s3_server import Bucket
@@ -37,9 +34,6 @@ class Silent:
 
     url: str
     accepted: list[socket.socket] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        return len(self.accepted)
 
 
 @pytest.fixture
@@ -138,27 +132,6 @@ def test_new_metadata_that_does_not_answer_is_an_import_error(
         assert f"[METADATA_UNREACHABLE] no answer of S3 at {way.url} within 1 s (s3://bucket/meta)" in text
     with pytest.raises(MetadataProblems, match="no table is scheduled"):
         build_dags(stage.root / "no such folder")
-
-
-def test_a_place_without_an_answer_is_not_asked_again_by_another_process(
-    stage: Stage, way: Silent, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GDDL_METADATA", "s3://bucket/meta")
-    code = "from airflow_gddl.dags.factory import raise_problems; raise_problems()"
-
-    def seen() -> tuple[bool, int]:
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-        return way.url in done.stderr, len(way)
-
-    assert seen() == (True, 1)
-    assert seen() == (True, 1)
-    with pytest.raises(MetadataProblems):
-        build_dags()
-    assert len(way) == 1
-    monkeypatch.setattr(keeper, "SHARED_SECONDS", 0.0)
-    with pytest.raises(MetadataProblems):
-        build_dags()
-    assert len(way) > 1
 
 
 def test_many_files_in_a_bucket_are_read_within_the_time_of_a_few(

@@ -21,7 +21,6 @@ ELSEWHERE = {
     "stale_rows": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "step_results": ("tests/unit/test_overlap.py", "values without a rule but this one"),
     "stored_columns": ("tests/one_task/test_applied_schema.py", _WHOLE_TABLE),
-    "view_rows": ("tests/as_of/test_views.py", "rows of SQL that readers run, beside the tables of a cut"),
 }
 """Where a module without a test module of its name is tested, and why there."""
 

@@ -50,7 +50,7 @@ def command(tmp_path: Path, unity: UnityWorld, capsys: pytest.CaptureFixture[str
         "token_env": "GDDL_CATALOG_TOKEN",
         "timeout": "2s",
     }
-    settings = {"landing": "../landing", "lake": "../lake", "tiers": {"small": {"tasks": "processes", "cores": 1}}}
+    settings = {"landing": "../landing", "lake": "../lake", "tiers": {"small": {"cores": 1}}}
     settings |= {"catalogs": {"main": catalog}, "defaults": {"catalog": "main", "settle": "0s"}}
     rows = [{"table": f"s.{name}", "keys": ["id"], "sequence_by": ["seq"]} for name in ("a", "b", "not loaded")]
     (tmp_path / "metadata/tables").mkdir(parents=True)
@@ -62,12 +62,6 @@ def command(tmp_path: Path, unity: UnityWorld, capsys: pytest.CaptureFixture[str
 
 
 def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: UnityWorld) -> None:
-    """And `gddl query` names the table where the reader's catalog has it."""
-
-    def text(reader: str) -> str:
-        return command.gddl("query", "--table", "s.a", "--reader", reader)
-
-    by_path = f"FROM delta.`{command.root / 'lake/s/a'}`"
     unity.status = 503
     found = command.json("run")
     assert {table: (one["status"], [w["code"] for w in one["warnings"]]) for table, one in found.items()} == {
@@ -77,7 +71,6 @@ def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: 
     }
     assert "CATALOG_UNREACHABLE" in command.gddl("status", "--json")
     assert "CATALOG_UNREACHABLE" in json.dumps(command.json("catalog", "diff", status=1))
-    assert by_path in text("spark"), "a catalog that never had it is not named"
 
     unity.status = None
     missing = command.json("catalog", "diff", status=1)
@@ -88,11 +81,6 @@ def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: 
     assert set(unity.tables) == {"lake.s.a", "lake.s.b"}
     assert "CATALOG_UNREACHABLE" not in command.gddl("status", "--json")
     assert "2 entries are up to date" in command.gddl("catalog", "diff")
-    assert "FROM `lake`.`s`.`a`" in text("spark")
-    assert "FROM `lake`.`s`.`a`" in text("databricks")
-    assert "CREATE EXTERNAL TABLE" in text("athena"), "Athena does not read Unity Catalog"
-    assert "delta_scan(" in text("duckdb")
-    assert "DeltaTable(" in text("python")
 
     del unity.tables["lake.s.b"]
     assert "CATALOG_TABLE_DROPPED" in command.gddl("catalog", "diff", status=1)
@@ -106,4 +94,3 @@ def test_a_catalog_is_filled_compared_and_filled_again(command: Command, unity: 
     del unity.tables["lake.s.a"]
     Lake(command.root).change(spec_of("a"), 1, [("I", 9, "new")])
     command.gddl("run", "--table", "s.a")
-    assert by_path in text("spark"), "an entry that was dropped is not named"

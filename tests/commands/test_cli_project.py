@@ -60,8 +60,6 @@ class Answer:
 
 
 Gddl = Callable[..., Answer]
-_ENOUGH = "core.parallelism, tasks of all workers, core.max_active_tasks_per_dag, gddl.active_runs, triggerer.capacity"
-ENOUGH = f"Airflow's configuration is enough: {_ENOUGH}"
 
 
 @pytest.fixture
@@ -168,7 +166,6 @@ def test_check_tries_every_part_and_reports_it(gddl: Gddl) -> None:
         "ok      metadata: 1 enabled table",
         f"ok      landing: {here}/landing can be listed",
         f"ok      lake: {here}/lake does not exist yet; the first run can create it",
-        f"ok      parallelism: {ENOUGH}",
         f"ok      runner local: {', '.join(f'{name} {version(name)}' for name in packages)}",
         f"ok      Java: 17.0.1, {here.parent}/java/bin/java",
         "ok      connection GDDL_SOURCE_SHOP: sqlite at shop.db answers",
@@ -179,44 +176,6 @@ def test_check_tries_every_part_and_reports_it(gddl: Gddl) -> None:
     Path("lake").mkdir()
     assert gddl("check", "--json").checked["lake"] == ("ok", f"{here}/lake can be written")
     assert list(Path("lake").iterdir()) == []
-
-
-def test_check_warns_of_too_little_parallelism(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A warning is no problem: the exit status is 0."""
-    gddl("init")
-    Path("landing").mkdir()
-    rows = "".join(f"- {{table: shop.t{n}, keys: id, size: medium, schedule: '0 6 * * *'}}\n" for n in range(40))
-    Path("metadata/tables/shop.yaml").write_text(f"tables:\n{rows}")
-    low = gddl("check", AIRFLOW__CORE__PARALLELISM="3")
-    assert low.status == 0
-    line = next(line for line in low.out.splitlines() if "parallelism" in line)
-    assert line.startswith(
-        "warning parallelism: [PARALLELISM_SHORT] Airflow's configuration: core.parallelism is 3, at least 5; "
-    )
-    status, message = gddl("check", "--json", AIRFLOW__CORE__PARALLELISM="3").checked["parallelism"]
-    assert (status, message) == ("warning", line.removeprefix("warning parallelism: "))
-    found = {"Name": "prod", "EnvironmentClass": "mw1.small", "MaxWorkers": 1, "Schedulers": 2}
-    Path("mwaa.json").write_text(json.dumps({"Environment": found}))
-    unknown = "core.parallelism, core.max_active_tasks_per_dag, triggerer.capacity"
-    assert gddl("check", "--json", "--mwaa", "mwaa.json").checked["parallelism"] == (
-        "ok",
-        f"MWAA's environment prod is enough: tasks of all workers, gddl.active_runs; not known: {unknown}",
-    )
-    monkeypatch.setattr("sys.stdin", io.StringIO("nothing"))
-    refused = gddl("check", "--json", "--mwaa", "-")
-    assert (refused.status, refused.checked["parallelism"][1][:26]) == (1, "[MWAA_ENVIRONMENT_INVALID]")
-    absent = gddl("check", "--json", "--mwaa", "no.json").checked["parallelism"]
-    assert absent[0] == "failed"
-    assert "aws mwaa get-environment --name NAME > no.json" in absent[1]
-
-
-def test_check_without_airflow_says_what_to_do(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
-    gddl("init")
-    real = packages.installed_version
-    monkeypatch.setattr(packages, "installed_version", lambda name: None if name == "apache-airflow" else real(name))
-    status, message = gddl("check", "--json").checked["parallelism"]
-    assert status == "skipped"
-    assert "`gddl plan` says what it must have" in message
 
 
 def test_check_refuses_packages_that_the_job_refuses(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,15 +233,16 @@ def test_check_looks_for_the_java_that_reads_a_log(captures: bool, gddl: Gddl, t
     """It said "everything works", and each run ended in JAVA_MISSING."""
     gddl("init")
     connected = {"connection": "GDDL_SOURCE_SHOP", **({"capture": {"connector": "postgresql"}} if captures else {})}
-    settings = {"landing": "l", "lake": "k", "tiers": {"small": {"tasks": "processes"}}, "sources": {"shop": connected}}
+    settings = {"landing": "l", "lake": "k", "sources": {"shop": connected}}
     Path("metadata/gddl.yaml").write_text(json.dumps(settings))
     Path("metadata/tables/shop.yaml").write_text("source: shop\ntables:\n- {table: a.b, keys: id, size: small}\n")
-    assert gddl("check", "--json").checked["Java"][0] == ("ok" if captures else "skipped")
-    status, java = gddl("check", "--json", JAVA_HOME="/nowhere").checked["Java"]
+    alone = {"GDDL_WITHOUT_SPARK": "1"}
+    assert gddl("check", "--json", **alone).checked["Java"][0] == ("ok" if captures else "skipped")
+    status, java = gddl("check", "--json", JAVA_HOME="/nowhere", **alone).checked["Java"]
     assert status == ("failed" if captures else "skipped")
     if captures:
         assert "jobs that read a source's log need Java, whatever the tier. Remedy: install a JDK" in java
-        assert "tasks: processes" not in java, "it would not help"
+        assert "GDDL_WITHOUT_SPARK" not in java, "it would not help"
 
 
 def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,7 +284,6 @@ def test_check_continues_after_a_failure(gddl: Gddl, monkeypatch: pytest.MonkeyP
             "failed",
             f"[ROOT_UNUSABLE] there is no folder {here}/lake. Remedy: create it, or correct `lake` in gddl.yaml",
         ),
-        "parallelism": ("ok", ENOUGH),
         "runner local": (
             "failed",
             f"[PACKAGE_MISSING] {lacks} ({sys.executable}). Remedy: pip install 'airflow-gddl[spark]'",

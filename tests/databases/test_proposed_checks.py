@@ -76,7 +76,7 @@ def test_proposed_checks_hold_for_the_same_rows(source: sa.Engine) -> None:
         connection.execute(sa.text(f"INSERT INTO plain VALUES ({places})"), rows)
     environ = {"SHOP_DB": source.url.render_as_string(hide_password=False)}
     facts = Database("SHOP_DB", environ).read(frozenset({"public"}), frozenset({"public.declared"}))
-    proposed, left = facts.tables[0].evidence["constraints"].removeprefix("constraints? ").split("; left: ")
+    proposed, left = facts.tables[0].remarks[0].removeprefix("constraints? ").split("; left: ")
     rules = {name: one["rule"] for name, one in yaml.safe_load(f"{{{proposed}}}")["expect"].items()}
     assert (set(rules), {name for name in LEFT if f"CHECK {name} (" in left}) == (set(SAME), set(LEFT))
     for name, rule in rules.items():

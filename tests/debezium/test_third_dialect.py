@@ -14,11 +14,10 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS, forget_entry_points
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.published import Publication, ReplicaSchema
+from airflow_gddl.contract.published import published_columns
 from airflow_gddl.contract.spec import InitialLoad, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.validation import check_spec
-from airflow_gddl.topology.table_row import row_of
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.protocol import dialect_of
 from tests.conftest import LocalPort
@@ -103,10 +102,9 @@ def test_unloadable_package_is_a_problem_of_its_rows(broken: str, tmp_path: Path
 
 @pytest.mark.usefixtures("installed")
 def test_technical_columns_are_not_published() -> None:
-    stored = ReplicaSchema(columns=("id", "Pipe_Number", "value", "_gddl"), marks_deletes=False)
-    assert Publication.of(PIPES).columns_of(stored) == ("id", "value")
-    assert row_of(PIPES, None).publication.columns_of(stored) == ("id", "value")
-    assert Publication.of(replace(PIPES, dialect="dms")).columns_of(stored) == ("id", "Pipe_Number", "value")
+    stored = ("id", "Pipe_Number", "value", "_gddl")
+    assert published_columns(PIPES, stored) == ("id", "value")
+    assert published_columns(replace(PIPES, dialect="dms"), stored) == ("id", "Pipe_Number", "value")
 
 
 @pytest.mark.usefixtures("installed")

@@ -66,12 +66,10 @@ def played(folder: Path, rows: str) -> Job:
 
 
 WRONG = ROW.replace("keys", "kyes")
-MANY = ROW + "".join(f"  - {{table: shop.t{n}, keys: [id], size: large, schedule: '0 * * * *'}}\n" for n in range(1001))
 CASES = {
     "a right row": (f"{ROW}  - {{table: shop.items, keys: [id]}}\n", "`shop.items`", ""),
     "another key": (ROW.replace("[id]", "[id, no]"), "gddl rebuild --table shop.orders", ""),
     "an invalid row": (WRONG, "FIELD_UNKNOWN", "gddl validate --format github"),
-    "more triggers than Airflow has": (MANY, "`shop.t1`", "gddl plan"),
 }
 
 
@@ -93,8 +91,8 @@ def test_the_workflow_installs_what_the_command_needs() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "command", "status"),
-    [(WRONG, "validate", 2), (WRONG, "plan", 2), (MANY, "plan", 1)],
-    ids=["validate", "plan", "limit"],
+    [(WRONG, "validate", 2), (WRONG, "plan", 2)],
+    ids=["validate", "plan"],
 )
 def test_exit_statuses_are_those_of_the_page(rows: str, command: str, status: int, tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
@@ -102,7 +100,7 @@ def test_exit_statuses_are_those_of_the_page(rows: str, command: str, status: in
     (tmp_path / "gddl.yaml").write_text("landing: landing\nlake: lake\n")
     done = subprocess.run([*GDDL, command, "--metadata", str(tmp_path)], capture_output=True, check=False)
     assert done.returncode == status
-    why = "a row is refused" if command == "validate" else "a row is invalid" if status == 2 else "a limit is exceeded"
+    why = "a row is refused" if command == "validate" else "a row is invalid"
     line = next(line for line in page(CI).splitlines() if line.startswith(f"- `gddl {command}` exits"))
     assert re.search(rf"with {status} if {why}", line), line
 
@@ -183,7 +181,7 @@ def test_dag_factory_reads_the_workflow_of_mwaa_serverless(tmp_path: Path) -> No
 def test_the_command_of_mwaa_serverless_loads_tables_of_its_folder(rows: str, status: int, tmp_path: Path) -> None:
     (workflow,) = yaml.safe_load(serverless_workflow()).values()
     (tmp_path / "metadata/tables").mkdir(parents=True)
-    settings = "landing: ../landing\nlake: ../lake\ndefaults: {on_bad_row: fail}\ntiers: {small: {tasks: processes}}\n"
+    settings = "landing: ../landing\nlake: ../lake\ndefaults: {on_bad_row: fail}\n"
     (tmp_path / "metadata/gddl.yaml").write_text(settings)
     row = "{table: shop.orders, keys: [id], sequence_by: [seq], options: {csv_header: true}}"
     (tmp_path / "metadata/tables/shop.yaml").write_text(f"tables:\n  - {row}\n")

@@ -21,8 +21,7 @@ ROW: dict[str, Any] = {
     "table": "s.t", "keys": ["id"], "sequence_by": ["seq"], "freshness": "30m", "owner": "sales",
     "mask": {"mail": "hmac"}, "description": "Orders.",
     "column_descriptions": {"day": "Day of the order."}, "exclude_columns": ["secret"],
-    "expect": {"good": {"rule": "price > 0", "on": "warn"}}, "unique": {"once": ["day", "price"]},
-    "foreign_key": {"self": {"columns": "id", "to": "s.t"}}, "tags": {"domain": "sales"},
+    "expect": {"good": {"rule": "price > 0", "on": "warn"}}, "tags": {"domain": "sales"},
 }  # fmt: skip
 
 
@@ -71,24 +70,6 @@ def test_schema_prints_a_json_schema(folder: Path) -> None:
     assert found["properties"]["tags"]["items"] == {"type": ["string", "null"]}
     assert found["properties"]["at"]["properties"] == {"x": {"type": ["number", "null"]}}
     assert "secret" not in found["properties"]
-
-
-def test_schema_prints_a_data_contract(folder: Path) -> None:
-    found = yaml.safe_load(printed(folder, "--format", "data-contract"))
-    assert (found["apiVersion"], found["kind"], found["id"], found["tags"]) == (
-        "v3.0.2", "DataContract", "s.t", ["domain:sales"]
-    )  # fmt: skip
-    assert found["slaProperties"] == [{"property": "latency", "value": 1800, "unit": "s"}]
-    (table,) = found["schema"]
-    columns = {one["name"]: one for one in table["properties"]}
-    assert (columns["id"]["primaryKey"], columns["id"]["required"]) == (True, True)
-    assert columns["mail"]["classification"] == "masked"
-    assert (columns["price"]["logicalType"], columns["price"]["physicalType"]) == ("number", "decimal(9,2)")
-    assert [(one["name"], one["type"], one["description"]) for one in table["quality"]] == [
-        ("good", "text", "price > 0 (warn)"),
-        ("once", "text", "unique: day, price"),
-        ("self", "text", "foreign key: id in s.t (id)"),
-    ]
 
 
 def test_table_that_was_not_loaded(folder: Path) -> None:

@@ -20,7 +20,6 @@ from airflow_gddl.runners.databricks.settings import project_settings
 from devtools.fake_databricks.server import FakeServer
 from tests.harness.lake import Lake, spec_of
 
-pytestmark = pytest.mark.usefixtures("on_a_cluster")
 SETTINGS = """landing: {root}/landing
 lake: {root}/lake
 runner: databricks

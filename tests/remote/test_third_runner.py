@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.capacity import AIRFLOW, Metadata, Plan, make_plan
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.extensions import forget_entry_points
-from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
@@ -25,7 +23,6 @@ from airflow_gddl.runners.remote import TaskKey
 from tests.harness.lake import Lake, spec_of
 from tests.harness.third_package import installed
 from tests.remote.heard import Heard
-from tests.unit.test_capacity import SUNDAY, table
 
 FOLDER = {"queue": "/queue", "local_roots": True}
 
@@ -87,21 +84,7 @@ def test_unloadable_package_is_reported(entry_points: Path, tmp_path: Path) -> N
         assert why in problem.message
 
 
-def plan_of(runner: str, settings: dict[str, object]) -> Plan:
-    return make_plan(
-        Metadata(tables=(table(1, size="medium"),), tiers=DEFAULT_TIERS, runner=runner, settings=settings),
-        AIRFLOW, SUNDAY,
-    )  # fmt: skip
-
-
 @pytest.mark.usefixtures("entry_points")
-def test_plan_counts_its_deferred_loads() -> None:
-    here, there = plan_of("local", {}), plan_of("folder", FOLDER)
-    assert "worker_tasks" in {figure.name for figure in here.figures}
-    assert "worker_tasks" not in {figure.name for figure in there.figures}
-
-
-@pytest.mark.usefixtures("entry_points", "on_a_cluster")
 def test_check_lists_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "landing").mkdir()
     folder = project(tmp_path, f"{{queue: {tmp_path}, local_roots: true}}")

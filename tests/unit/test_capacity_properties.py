@@ -1,8 +1,7 @@
-"""Starts as croniter counts them, and hot minutes wherever they are put."""
+"""Starts as croniter counts them."""
 
 from __future__ import annotations
 
-from collections import Counter
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
@@ -10,7 +9,6 @@ from croniter import croniter
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.capacity import AIRFLOW, Metadata, make_plan
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.topology.pipelines import arrange
 from airflow_gddl.topology.table_row import gaps, minutes_of, runs_on, starts_on
@@ -51,25 +49,10 @@ def test_starts_are_those_of_croniter(cron: str, day: date) -> None:
 
 
 @given(crons=st.lists(CRONS, min_size=1, max_size=12), day=DAYS)
-def test_the_minutes_sum_to_the_runs_of_the_day(crons: list[str], day: date) -> None:
+def test_the_starts_of_a_day_are_those_of_its_dags(crons: list[str], day: date) -> None:
     rows = [TableSpec(table=f"s.t{n}", keys=("id",), size="large", schedule=cron) for n, cron in enumerate(crons)]
-    starts = starts_on(arrange(rows, DEFAULT_TIERS).pipelines, day)
-    fired = Counter(minute for cron in crons for minute in fires(cron, day))
-    assert starts.per_minute == tuple(fired[minute] for minute in range(1440))
-    assert starts.runs == fired.total()
-
-
-@settings(max_examples=at_random(30))
-@given(minute=st.integers(0, 1439), many=st.integers(30, 60), others=st.integers(0, 100))
-def test_a_hot_minute_is_found_wherever_it_is(minute: int, many: int, others: int) -> None:
-    cron = f"{minute % 60} {minute // 60} * * *"
-    rows = [TableSpec(table=f"s.t{n}", keys=("id",), size="large") for n in range(others)]
-    rows += [TableSpec(table=f"s.hot{n}", keys=("id",), size="large", schedule=cron) for n in range(many)]
-    plan = make_plan(Metadata(tables=tuple(rows), tiers=DEFAULT_TIERS), AIRFLOW, date(2026, 5, 4))
-    assert plan.fullest_minute == f"{minute // 60:02d}:{minute % 60:02d}"
-    (found,) = [one for one in plan.advice if one.code == "STARTS_CROWDED"]
-    assert found.count == many
-    assert all(name.startswith("s.hot") for name in found.tables)
+    fired = {f"gddl.s.t{n}": len(fires(cron, day)) for n, cron in enumerate(crons)}
+    assert starts_on(arrange(rows, DEFAULT_TIERS).pipelines, day) == {dag: many for dag, many in fired.items() if many}
 
 
 @settings(max_examples=at_random(20), phases=[Phase.explicit, Phase.reuse, Phase.generate])

@@ -1,4 +1,4 @@
-"""`gddl plan`: what a person sees, what a program reads, and when it says no."""
+"""`gddl plan`: what a person sees, what a program reads, and what it refuses."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.capacity.rules import advice
+from airflow_gddl.capacity.plan import Advice
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import PROJECT, TABLES, DemoFolder, write_project
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import plain
-from tests.unit.metadata_folder import SETTINGS, row_file, write
+from tests.unit.metadata_folder import row_file, write
 from tests.unit.pages import section
 
 AROUND = CliContext(environ={}, now=lambda: datetime(2026, 11, 1, 12, tzinfo=UTC), new_id=lambda: "aa", job_command=())
 ROOT = Path(__file__).parents[2]
-MANY = [f"{{table: shop.t{n:03d}, keys: [id], size: large, schedule: '0 6 * * *'}}" for n in range(60)]
 
 
 def gddl(folder: Path, *arguments: str) -> int:
@@ -68,53 +67,33 @@ def test_samples_need_no_advice(
 def test_a_folder_that_fits(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert gddl(small) == 0
     shown = capsys.readouterr().out
-    assert "2 tables in 4 DAGs (2 cron, 2 of upkeep), runner local" in shown
-    assert "48 runs on 2026-11-01, the busiest of the next 31 days; the fullest minute is" in shown
+    assert "2 tables in 4 DAGs (2 cron, 2 of upkeep)" in shown
+    assert "48 runs with 216 task instances on 2026-11-01, the busiest of the next 31 days" in shown
+    assert "MWAA: mw1.micro is documented for as many DAGs" in shown
     assert "nothing to change" in shown
 
 
-def test_a_folder_whose_tables_merge_commits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = ("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id], commit: direct}")
-    settings = f"{SETTINGS}defaults: {{commit: merge}}\n"
-    assert gddl(write(tmp_path, {"gddl.yaml": settings, "tables/t.yaml": row_file(*rows)})) == 0
+def test_advice_names_some_of_its_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = row_file(*(f"{{table: shop.t{n:03d}, keys: [id], freshness: 30m}}" for n in range(60)))
+    assert gddl(write(tmp_path, {"tables/t.yaml": rows})) == 0
     shown = capsys.readouterr().out
-    assert (
-        "commit: merge  small: 1 table, 5.4s a batch, 50ms with direct (benchmarks); 0.0 hours of this day more"
-        in shown
-    )
-    assert "[core] parallelism" in shown
-
-
-def test_a_folder_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path, {"tables/t.yaml": row_file(*MANY)})
-    assert gddl(folder, "--mwaa-class", "mw1.small") == 1
-    shown = capsys.readouterr().out
-    assert "[DAGS_OVER_CLASS] 62 DAGs, and mw1.small is documented for 50" in shown
+    assert "[FRESHNESS_TOO_SHORT] `freshness` of rows with schedule @hourly is not longer" in shown
+    assert "change freshness: longer, or schedule: more often" in shown
     assert "shop.t000, shop.t001, shop.t002, shop.t003, shop.t004 and 55 more" in shown
-    assert "the fullest minute is 06:00 (UTC)" in shown
-    assert "change schedule '0 6 * * *' of 60 runs" in shown
-    assert "a limit is exceeded" in shown
 
 
 def test_json_is_one_line_that_adds_up(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert gddl(small, "--json") == 0
     (line,) = capsys.readouterr().out.splitlines()
     made = json.loads(line)
-    assert (made["fits"], made["day"], made["runs"]) == (True, "2026-11-01", 48)
+    assert (made["day"], made["runs"], made["task_instances"]) == ("2026-11-01", 48, 216)
     assert [(tier["tier"], tier["tables"], tier["runs"]) for tier in made["tiers"]] == [
         ("medium", 1, 24),
         ("small", 1, 24),
     ]
     reported = section("cli.md", "Plan")
-    parts = (made, made["figures"][0], plain(advice(code="A", level="limit", message="m", change="c")))
+    parts = (made, plain(Advice(code="A", message="m", change="c")))
     assert [key for part in parts for key in part if f"`{key}`" not in reported] == []
-
-
-def test_limits_of_airflow_can_be_set(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ("--schedulers", "3", "--triggers", "70", "--tasks", "9", "--emr-vcpus", "400", "--json")
-    assert gddl(small, *options) == 0
-    limits = json.loads(capsys.readouterr().out)["limits"]
-    assert [limits[name] for name in ("schedulers", "triggers", "tasks", "emr_vcpus")] == [3, 70, 9, 400]
 
 
 def test_bad_rows_are_named_and_the_others_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -123,11 +102,6 @@ def test_bad_rows_are_named_and_the_others_planned(tmp_path: Path, capsys: pytes
     shown = capsys.readouterr()
     assert "1 table in 3 DAGs" in shown.out
     assert "FIELD_VALUE" in shown.err
-
-
-def test_a_class_that_aws_does_not_have(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert gddl(small, "--mwaa-class", "mw1.huge") == 2
-    assert "[PLAN_OPTION_INVALID]" in capsys.readouterr().err
 
 
 def test_plan_without_enabled_tables_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

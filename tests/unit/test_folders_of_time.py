@@ -21,7 +21,7 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.continuous.streams import ListedFiles
-from spark_jobs.discovery import EVERY, DeepListings, NotifiedFile, discover, discover_notified
+from spark_jobs.discovery import NotifiedFile, discover, discover_notified
 from spark_jobs.ledger import ledger as ledgers
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.waiting_files import Discovery
@@ -310,19 +310,13 @@ def test_glances_are_full_with_files_between_time_folders(glances: Glances) -> N
 
 @dataclass
 class Job:
-    """Turns of a table, as a job that goes on takes them, or whole runs."""
+    """Runs of a table."""
 
     table: Sunk
-    deep_listings: DeepListings = field(default_factory=DeepListings)
     taken: Counter[str] = field(default_factory=Counter)
 
-    def poll(self, *, turn: bool, full: bool = False) -> Discovery:
-        place, ledger, now = self.table.place, self.table.ledger(), self.table.now
-        back = self.deep_listings.reach(place.root, now) if turn else None
-        found = discover(place, ledger, now, full=full, back=back)
-        if turn and back is None:
-            self.deep_listings.record(place.root, found, ledger.state.cursor, now, now, place.dialect.times)
-        return found
+    def poll(self, *, full: bool = False) -> Discovery:
+        return discover(self.table.place, self.table.ledger(), self.table.now, full=full)
 
     def take(self, found: Discovery, most: int = 1000) -> None:
         ledger, dialect = self.table.ledger(), self.table.dialect
@@ -351,7 +345,6 @@ STEPS = st.lists(
         st.tuples(st.just("further up"), st.integers(-40, 3)),
         st.tuples(st.just("beside"), st.sampled_from(BESIDE)),
         st.tuples(st.just("passes"), st.sampled_from([1, 61, 20 * 60, 60 * 60, 9 * 3600])),
-        st.tuples(st.just("turn"), st.integers(0, 2)),
         st.tuples(st.just("said"), st.sampled_from(SAID)),
     ),
     min_size=5,
@@ -377,7 +370,7 @@ def _play(table: Sunk, said: str | None, steps: list[Step]) -> None:
     for half_days in range(-10, 1):
         time = table.now + half_days * 12 * HOUR
         landed.names[table.sunk(time)] = (table.made, time)
-    job.take(job.poll(turn=False))
+    job.take(job.poll())
     for kind, *step in steps:
         if kind == "file":
             made, hours, offset = step
@@ -394,22 +387,18 @@ def _play(table: Sunk, said: str | None, steps: list[Step]) -> None:
         elif kind == "passes":
             table.now += timedelta(seconds=step[0])
         elif kind == "said":
-            table.sink, job.deep_listings = replace(table.sink, path_format=step[0]), DeepListings()
-        elif kind == "turn":
-            job.take(job.poll(turn=True), step[0])
+            table.sink = replace(table.sink, path_format=step[0])
         else:
-            job.take(job.poll(turn=False), step[0])
+            job.take(job.poll(), step[0])
             assert step[0] < 1000 or landed.due(table.sink.path_format) <= set(job.taken)
         assert max(job.taken.values(), default=1) == 1
-    for _ in range(2):
-        job.take(job.poll(turn=True))
-        table.now += EVERY
+    job.take(job.poll())
     assert landed.due(table.sink.path_format) <= set(job.taken)
     table.now += DAY
-    job.take(job.poll(turn=True))
+    job.take(job.poll())
     assert job.taken == Counter(landed.names.keys())
-    assert job.poll(turn=False).missing == job.poll(turn=False, full=True).missing == ()
-    assert job.poll(turn=False, full=True).waiting == ()
+    assert job.poll().missing == job.poll(full=True).missing == ()
+    assert job.poll(full=True).waiting == ()
 
 
 @dataclass

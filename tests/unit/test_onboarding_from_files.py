@@ -403,7 +403,7 @@ def test_a_database_shows_tables_and_keys_that_files_do_not() -> None:
     text = json.dumps(mapping(selection("SALES.%"), selection("SALES.TMP%", "exclude"), lower, renamed))
     key = KeyFact(columns=("ID",), evidence="primary key")
     tables = [TableFacts(table=name, key=key, rows=7) for name in ("SALES.ORDERS", "SALES.TMP_1", "HR.PEOPLE")]
-    facts = read({"task.json": text}).facts(SourceFacts(origin="database", tables=tuple(tables)))
+    facts = read({"task.json": text}).facts(SourceFacts(tables=tuple(tables)))
     assert [(table.table, table.key and table.key.columns, table.rows) for table in facts.tables] == [
         ("sales.ORDERS", ("id",), 7)
     ]
@@ -415,7 +415,7 @@ def test_settings_alone_are_of_the_tables_that_are_found(shop: Shop) -> None:
     nothing = onboarded(shop, settings)
     assert (nothing.status, "ONBOARD_NOTHING_FOUND" in nothing.err + nothing.out) == (2, True)
     told = read({"endpoint.json": json.dumps(settings)})
-    known = SourceFacts(origin="landing", tables=(TableFacts(table="shop.orders"), TableFacts(table="shop.people")))
+    known = SourceFacts(tables=(TableFacts(table="shop.orders"), TableFacts(table="shop.people")))
     assert [(one.table, one.fields) for one in told.facts(known).tables] == [
         ("shop.orders", {"options.timestamp_column": "ts"}),
         ("shop.people", {"options.timestamp_column": "ts"}),

@@ -138,7 +138,6 @@ def test_a_key_must_hold_over_all_files_of_the_load(tmp_path: Path) -> None:
 def test_settings_of_the_service_are_detected(tmp_path: Path, form: dict[str, Any], fields: dict[str, Any]) -> None:
     one = orders(landed(tmp_path, **form))
     assert (one.fields, one.key and one.key.columns) == (fields, ("order_id",))
-    assert set(one.evidence) == set(fields)
 
 
 def test_an_operation_under_another_name_is_seen(tmp_path: Path) -> None:
@@ -149,17 +148,13 @@ def test_an_operation_under_another_name_is_seen(tmp_path: Path) -> None:
 def test_activity_is_rows_of_changes_since_the_first_of_them(tmp_path: Path) -> None:
     activity = orders(landed(tmp_path)).activity
     assert activity is not None
-    assert (activity.counter, activity.until) == (None, NOW)
-    assert activity.changes == 20
-    assert activity.since is not None
+    assert (activity.changes, activity.until) == (20, NOW)
     assert 29 < (NOW - activity.since) / DAY < 30
 
 
 def test_only_requested_tables_are_read(tmp_path: Path) -> None:
     facts = found(landed(tmp_path), "shop.lines")
     assert [table.table for table in facts.tables] == ["shop.lines"]
-    assert facts.covers("shop.lines")
-    assert not facts.covers("shop.orders")
 
 
 def test_folders_with_invalid_names_csv_and_unreadable_files_are_reported(tmp_path: Path) -> None:

@@ -1,8 +1,7 @@
-"""Onboarding a source again and again: what is written, what a person changed, what the source has become."""
+"""Onboarding a source again and again: what is new is written, and rows that are there stay as they are."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,18 +16,17 @@ from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import LocalFolder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import read_settings
-from airflow_gddl.onboarding.merging import ABSENT
 from airflow_gddl.onboarding.plan import OnboardingPlan, make_plan
 from airflow_gddl.onboarding.rules import KeyFact, SourceFacts, TableFacts
 from tests.unit.metadata_folder import SETTINGS, write
 
 MB = 1024**2
-TABLES, KEYS, MEMORY = "tables/shop.yaml", "keys/shop.yaml", "onboarding/shop.json"
+TABLES, KEYS = "tables/shop.yaml", "keys/shop.yaml"
 
 
 def table(name: str, key: str | None = "id", size: int = 1, **fields: Any) -> TableFacts:
     known = None if key is None else KeyFact(columns=tuple(key.split(",")), evidence=f"primary key {name}_pkey")
-    return TableFacts(table=f"shop.{name}", key=known, rows=10, size_bytes=size, fields=fields or {})
+    return TableFacts(table=f"shop.{name}", key=known, rows=10, size_bytes=size, fields=fields)
 
 
 class Source:
@@ -37,13 +35,12 @@ class Source:
     def __init__(self, folder: Path, files: Mapping[str, str] | None = None) -> None:
         self.folder = write(folder, dict(files or {}))
 
-    def plan(self, *tables: TableFacts, origin: str = "database") -> OnboardingPlan:
+    def plan(self, *tables: TableFacts) -> OnboardingPlan:
         folder = LocalFolder(self.folder)
-        facts = SourceFacts(origin="landing" if origin == "landing" else "database", tables=tables)
-        return make_plan(folder, read_settings(folder, {}), "shop", facts, {})
+        return make_plan(folder, read_settings(folder, {}), "shop", SourceFacts(tables=tables), {})
 
-    def apply(self, *tables: TableFacts, origin: str = "database") -> OnboardingPlan:
-        plan = self.plan(*tables, origin=origin)
+    def apply(self, *tables: TableFacts) -> OnboardingPlan:
+        plan = self.plan(*tables)
         write(self.folder, {change.name: change.new for change in plan.files})
         return plan
 
@@ -102,19 +99,15 @@ def test_a_second_run_changes_no_file(source: Source) -> None:
     found = (table("orders", "id", 200 * MB), table("log", None), table("odd one", "a b"))
     source.apply(*found)
     again = source.plan(*found)
-    assert (again.files, again.merged.changes, again.merged.rows, again.merged.kept) == ((), (), (), ())
+    assert (again.files, again.rows, codes(again)) == ((), (), [])
 
 
-def changes(plan: OnboardingPlan) -> list[tuple[str, str, Any, Any]]:
-    return [(one.table, one.field, one.old, one.new) for one in plan.merged.changes]
-
-
-def test_new_tables_come_in_a_file_of_their_own_and_changes_are_shown_once(source: Source) -> None:
+def test_new_tables_come_in_a_file_of_their_own_and_rows_that_exist_are_left_alone(source: Source) -> None:
     source.apply(table("a"), table("b"), table("c"))
     before = source.own()
-    plan = source.apply(table("a", size=2000 * MB), table("c"), table("d"))
-    assert changes(plan) == [("shop.a", "size", ABSENT, "large"), ("shop.b", "enabled", ABSENT, False)]
-    assert plan.dropped == ("shop.b",)
+    changed = table("a", "no", 2000 * MB, sequence_by=("scn",)), table("c", None), table("d")
+    plan = source.apply(*changed)
+    assert ([row.table for row in plan.rows], codes(plan)) == (["shop.d"], [])
     assert source.own().items() > before.items()
     assert source.text("tables/shop-2.yaml").splitlines()[1:] == [
         "source: shop", "tables:", "  - {table: shop.d}  # 10 rows, 1 bytes",
@@ -123,91 +116,7 @@ def test_new_tables_come_in_a_file_of_their_own_and_changes_are_shown_once(sourc
     assert {spec.table: spec.keys for spec in load(source.folder, {}).tables} == dict.fromkeys(
         ("shop.a", "shop.b", "shop.c", "shop.d"), ("id",)
     )
-    again = source.plan(table("a", size=2000 * MB), table("c"), table("d"))
-    assert (again.files, changes(again)) == ((), [])
-    assert [(kept.table, kept.field, kept.proposed) for kept in again.merged.kept] == [
-        ("shop.a", "size", "large"),
-        ("shop.b", "enabled", False),
-    ]
-    source.edit(TABLES, "shop.a}", "shop.a, size: large}")
-    source.edit(TABLES, "shop.b}", "shop.b, enabled: false}")
-    assert source.plan(table("a", size=2000 * MB), table("c"), table("d")).merged.kept == ()
-
-
-def test_a_table_that_comes_back_is_said_to(source: Source) -> None:
-    source.apply(table("a"), table("b"))
-    source.apply(table("a"))
-    source.edit(TABLES, "shop.b}", "shop.b, enabled: false}")
-    assert changes(source.apply(table("a"), table("b"))) == [("shop.b", "enabled", False, ABSENT)]
-
-
-def test_an_emptied_landing_folder_stops_no_table(source: Source) -> None:
-    source.apply(table("a"), table("b"), origin="landing")
-    plan = source.apply(table("a"), origin="landing")
-    assert (plan.files, codes(plan)) == ((), [("shop.b", "ONBOARD_FOLDER_EMPTY")])
-
-
-def test_changed_keys_are_shown_with_evidence(source: Source) -> None:
-    source.apply(table("a", "id"))
-    plan = source.apply(table("a", "no"))
-    assert (changes(plan), plan.merged.changes[0].evidence) == (
-        [("shop.a", "keys", ("id",), ("no",))],
-        "primary key a_pkey",
-    )
-    assert codes(plan) == [("shop.a", "ONBOARD_KEYS_CHANGED")]
-
-
-def test_tables_of_other_schemas_are_not_reported_as_dropped(source: Source) -> None:
-    source.apply(table("a"))
-    folder, names = LocalFolder(source.folder), frozenset({"shop.a"})
-    facts = SourceFacts(
-        origin="database", tables=(), schemas=frozenset({"other"}), names=names, shown=frozenset({"other"})
-    )
-    assert codes(make_plan(folder, read_settings(folder, {}), "shop", facts, {})) == []
-
-
-def test_a_key_that_turns_up_is_proposed_and_enables_the_table(source: Source) -> None:
-    source.apply(table("a", None))
-    plan = source.apply(table("a", "id"))
-    assert changes(plan) == [("shop.a", "enabled", False, ABSENT), ("shop.a", "keys", (), ("id",))]
-    assert codes(plan) == []
-
-
-def test_a_key_that_was_declared_is_not_given_up_for_a_measured_one_or_none(source: Source) -> None:
-    source.apply(table("a", "id"), table("b", "id"))
-    measured = KeyFact(columns=("no",), evidence="measured: unique in all 3 rows of the full load")
-    plan = source.apply(TableFacts(table="shop.a", key=measured), table("b", None), origin="landing")
-    assert (plan.files, codes(plan)) == ((), [])
-    plan = source.apply(table("a", "id"), table("b", None))
-    assert (plan.files, codes(plan)) == ((), [("shop.b", "ONBOARD_KEY_GONE")])
-
-
-def test_fields_from_change_files_are_kept_without_new_ones(source: Source) -> None:
-    source.apply(table("a", "id", 1, **{"options.op_column": "x", "sequence_by": ("scn",)}), origin="landing")
-    unseen = TableFacts(table="shop.a", key=KeyFact(columns=("id",), evidence="primary key a_pkey"), size_bytes=1)
-    assert source.plan(unseen).files == ()
-    assert changes(source.apply(table("a"), origin="landing")) == [
-        ("shop.a", "options.op_column", "x", ABSENT),
-        ("shop.a", "sequence_by", ("scn",), ABSENT),
-    ]
-
-
-def test_a_key_set_by_a_user_is_kept(source: Source) -> None:
-    source.apply(table("a", None))
-    source.edit(KEYS, "shop.a: []", "shop.a: [x]")
-    source.edit(TABLES, ", enabled: false", "")
-    plan = source.apply(table("a", None))
-    assert (plan.merged.changes, plan.merged.kept, codes(plan)) == ((), (), [])
-    assert source.plan(table("a", None)).files == ()
-    assert changes(source.plan(table("a", "id"))) == [("shop.a", "keys", ("x",), ("id",))]
-
-
-def test_a_row_removed_by_a_user_stays_removed(source: Source) -> None:
-    source.apply(table("a"), table("b"))
-    source.edit(TABLES, "  - {table: shop.b}  # 10 rows, 1 bytes\n", "")
-    plan = source.apply(table("a"), table("b", size=200 * MB))
-    assert list(source.rows) == ["shop.a"]
-    assert [(kept.table, kept.field) for kept in plan.merged.kept] == [("shop.b", "table")]
+    assert source.plan(*changed).files == ()
 
 
 def test_fields_that_defaults_set_are_decided_for_all(tmp_path: Path) -> None:
@@ -216,7 +125,6 @@ def test_fields_that_defaults_set_are_decided_for_all(tmp_path: Path) -> None:
     facts = {"options.op_column": "y", "options.date_partition": "YYYYMM"}
     source.apply(table("a", "id", 200 * MB, **facts))
     assert source.rows["shop.a"] == {"table": "shop.a", "options": {"date_partition": "YYYYMM"}}
-    assert source.plan(table("a", "id", 1, **facts)).merged.changes == ()
 
 
 def test_rows_of_other_files_are_left_to_them(tmp_path: Path) -> None:
@@ -226,23 +134,11 @@ def test_rows_of_other_files_are_left_to_them(tmp_path: Path) -> None:
     assert codes(plan) == [("shop.a", "ONBOARD_ROW_ELSEWHERE")]
 
 
-def test_keys_in_the_row_or_in_another_file_are_compared(tmp_path: Path) -> None:
-    files = {
-        TABLES: "tables:\n- {table: shop.a, keys: [x]}\n- {table: shop.b}\n- {table: shop.c, keys: [id]}\n",
-        "keys/found.yaml": "keys: {shop.b: [y]}\n",
-    }
-    source = Source(tmp_path, files)
-    plan = source.plan(table("a"), table("b"), table("c"))
-    assert changes(plan) == [("shop.a", "keys", ("x",), ("id",)), ("shop.b", "keys", ("y",), ("id",))]
-    assert [change.name for change in plan.files] == [MEMORY]
-
-
 @pytest.mark.parametrize("file", [KEYS, "keys/found.yaml"])
 def test_keys_that_a_file_has_before_the_row_are_taken_as_they_are(tmp_path: Path, file: str) -> None:
     text = "keys:\n  shop.A: [x]  # mine\n  shop.b: [id]\n  shop.c: [y]\n"
     source = Source(tmp_path, {file: text})
     plan = source.apply(table("A"), table("b"), table("c", None), table("d"))
-    assert [(kept.table, kept.value, kept.proposed) for kept in plan.merged.kept] == [("shop.A", ("x",), ("id",))]
     assert codes(plan) == []
     assert source.text(file).startswith(text)
     catalog = load(source.folder, {})
@@ -254,9 +150,6 @@ def test_keys_that_a_file_has_before_the_row_are_taken_as_they_are(tmp_path: Pat
         "shop.d": (("id",), True),
     }
     assert source.plan(table("A"), table("b"), table("c", None), table("d")).files == ()
-    assert changes(source.plan(table("A", "no"), table("b"), table("c", None), table("d"))) == [
-        ("shop.A", "keys", ("x",), ("no",))
-    ]
 
 
 @pytest.mark.parametrize(
@@ -308,30 +201,13 @@ def test_keys_that_no_table_can_have_leave_their_table_out(source: Source, colum
 
 
 @pytest.mark.parametrize(
-    ("files", "code"),
-    [
-        ({TABLES: "tables: [\n"}, "ONBOARD_FILE_UNUSABLE"),
-        ({TABLES: "- a\n"}, "ONBOARD_FILE_UNUSABLE"),
-        ({TABLES: "tables: 7\n"}, "ONBOARD_FILE_UNUSABLE"),
-        ({KEYS: "keys: {shop.b: 7}\n"}, "ONBOARD_FILE_UNUSABLE"),
-        ({MEMORY: "{}}"}, "ONBOARD_MEMORY_INVALID"),
-        ({MEMORY: '{"tables": {"shop.a": {"keys": "id"}}}'}, "ONBOARD_MEMORY_INVALID"),
-    ],
+    "files",
+    [{TABLES: "tables: [\n"}, {TABLES: "- a\n"}, {TABLES: "tables: 7\n"}, {KEYS: "keys: {shop.b: 7}\n"}],
 )
-def test_files_that_cannot_be_read_are_refused(tmp_path: Path, files: dict[str, str], code: str) -> None:
+def test_files_that_cannot_be_read_are_refused(tmp_path: Path, files: dict[str, str]) -> None:
     with pytest.raises(MetadataError) as caught:
         Source(tmp_path, files).plan(table("a"))
-    assert caught.value.code == code
-
-
-def test_the_memory_has_a_line_for_each_table_and_no_more_than_was_proposed(source: Source) -> None:
-    source.apply(table("b"), table("a", "id", 200 * MB))
-    lines = source.text(MEMORY).splitlines()
-    assert len(lines) == 4
-    assert json.loads(source.text(MEMORY))["tables"] == {
-        "shop.a": {"keys": ["id"], "fields": {"size": "medium"}, "key_evidence": "primary key a_pkey"},
-        "shop.b": {"keys": ["id"], "key_evidence": "primary key b_pkey"},
-    }
+    assert caught.value.code == "ONBOARD_FILE_UNUSABLE"
 
 
 # Rows that a person has, between two looks at a source that changes as it likes.

@@ -13,7 +13,7 @@ from airflow_gddl.contract.sources import SourceDescriptor
 from airflow_gddl.contract.table_spec import TableSpec
 
 ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
-PartitionDropped = Literal["report", "keep", "delete"]
+PartitionDropped = Literal["report", "keep"]
 READ = "postgresql"
 """The connector whose logs jobs read, and SQLAlchemy's name of its database."""
 SLOT, PUBLICATION = "slot.name", "publication.name"
@@ -49,7 +49,7 @@ class CaptureSpec:
     """Further properties of the connector, e.g. `slot.name`; address and credentials are those of `connection`."""
     partition_dropped: PartitionDropped = "report"
     """What becomes of a table of which partitions were dropped or detached, with their rows: `report` stops it, `keep`
-    goes on and keeps the rows, `delete` deletes those that the source lacks."""
+    goes on and keeps the rows."""
 
 
 def capture_of(spec: TableSpec) -> Mapping[str, Any] | None:
@@ -68,10 +68,9 @@ def properties_of(spec: TableSpec) -> dict[str, str]:
     return {SLOT: slot, PUBLICATION: slot, **properties}
 
 
-def of_dropped_partitions(spec: TableSpec) -> PartitionDropped:
-    """What becomes of rows of partitions that the source has dropped or detached."""
-    policy: PartitionDropped = (capture_of(spec) or {}).get("partition_dropped", "report")
-    return policy
+def keeps_dropped_partitions(spec: TableSpec) -> bool:
+    """Whether rows of partitions stay that the source has dropped or detached; else these stop the table."""
+    return (capture_of(spec) or {}).get("partition_dropped") == "keep"
 
 
 def _text(value: Any) -> str:

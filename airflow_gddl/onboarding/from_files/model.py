@@ -73,10 +73,8 @@ class ImportedSource:
         names = [name for name in known if name not in landed] + list(self.tables)
         tables = [self._facts(n, known) for n in dict.fromkeys(names) if self.selects(n)]
         return SourceFacts(
-            origin="landing",
             tables=tuple(tables),
             notices=(*(() if found is None else found.notices), *self.notices, *self._unnamed(found)),
-            names=frozenset(table.table for table in tables),
         )
 
     def _of(self, table: str) -> list[Told]:
@@ -91,13 +89,13 @@ class ImportedSource:
         landed, told = self._landed(name), self._of(name)
         table = replace(known.get(name) or known.get(landed) or TableFacts(table=landed), table=landed)
         key = next((one.keys for one in reversed(told) if one.keys), table.key)
-        fields, evidence = dict(table.fields or {}), dict(table.evidence)
+        fields, remarks = dict(table.fields), list(table.remarks)
         for one in told:
             fields |= one.fields
             key = key and replace(key, columns=tuple(map(one.column, key.columns)))
             if one.filter:
-                evidence["where"] = f"where? {one.filter}"
-        return replace(table, key=key, fields=fields, evidence=evidence)
+                remarks.append(f"where? {one.filter}")
+        return replace(table, key=key, fields=fields, remarks=tuple(remarks))
 
     def _unnamed(self, found: SourceFacts | None) -> Iterable[Notice]:
         """Selections of which no table is known."""

@@ -34,7 +34,7 @@ from airflow_gddl.onboarding.new_tables.standing import (
     is_meant,
     is_measured,
 )
-from airflow_gddl.onboarding.rules import Bounds, TableFacts, propose
+from airflow_gddl.onboarding.rules import TableFacts, propose
 from airflow_gddl.stores import open_store
 
 MOST_SCHEMAS, MOST_READ = 200, 20
@@ -177,13 +177,13 @@ class Finder:
         facts, unsettled = landed or (TableFacts(table=name), "")
         if declared is not None:
             facts = replace(facts, key=declared.key or facts.key, size_bytes=declared.size_bytes or facts.size_bytes)
-        proposal = propose(facts, Bounds.of(self.loaded.tiers))
+        proposal = propose(facts, self.loaded.tiers)
         fields = {
             path: value for path, value in proposal.fields.items() if path in _FIELDS or path.startswith("options.")
         }
         made = NewTable(
             source=self.source, table=name, at=self.request.now, keys=proposal.keys or None, fields=fields,
-            evidence=proposal.evidence["keys"] if proposal.keys else "",
+            evidence=proposal.evidence if proposal.keys else "",
         )  # fmt: skip
         return replace(made, refused=LANDING_CODE, why=unsettled) if unsettled and is_measured(made) else made
 

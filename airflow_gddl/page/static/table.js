@@ -2,7 +2,6 @@
 
 import { Actions } from "./actions.js";
 import * as api from "./api.js";
-import { copier } from "./copy.js";
 import { column, el, grid, refresh, replace } from "./dom.js";
 import { Explain } from "./explain.js";
 import { ago, bytes, changeKind, count, counted, duration, moment, momentOf, outcome, UNKNOWN } from "./format.js";
@@ -166,15 +165,6 @@ function changes({ schema_changes: found }) {
   return [el("section", {}, el("h3", {}, "Schema changes"), grid([column("When", "moment"), "What"], found.map((one) => [moment(one.started), el("div", {}, one.changes.map(line))]), "Schema changes"))];
 }
 
-function queryTexts(found) {
-  if (!found.length) return el("p", {}, "None: the replica does not exist or can't be read, or the table is not published.");
-  return found.map(({ reader, query }) => {
-    const text = el("pre", {}, query);
-    const copy = copier(text);
-    return el("details", {}, el("summary", {}, reader), text, el("p", {}, copy.button, " ", copy.status));
-  });
-}
-
 function registration(found) {
   if (found === null) return el("p", {}, "The table is not registered: its row names no catalog.");
   const { catalog, kind, entries, synced_at: synced, version, problem } = found;
@@ -186,14 +176,13 @@ function registration(found) {
   ];
 }
 
-function inLake({ place, replica, ledger, registration: registered, queries }) {
+function inLake({ place, replica, ledger, registration: registered }) {
   const part = (title, answer, show) => el("section", {}, el("h3", {}, title), answer.error ? el("p", { class: "trouble" }, answer.error) : show(answer.found));
   const files = [column("File"), column("Kind"), column("State"), column("Size", "number"), column("Rows", "number"), column("Quarantined", "number"), column("Batch", "number"), column("Newest commit", "moment")];
   return [
     part("Schema", replica, (found) => found === null ? el("p", {}, `No replica at ${place} yet.`) :
       grid(["Column", "Type", "Null"], found.columns.map((one) => [one.name, el("code", {}, one.type), one.nullable ? "allowed" : "never"]), "Schema")),
     part("Catalog", registered, registration),
-    part("Queries", queries, queryTexts),
     part("Delta versions", replica, (found) => found === null ? el("p", {}, "None yet.") :
       grid([column("Version"), column("When", "moment"), column("Operation")], found.versions.map((one) => [String(one.version), moment(one.at), one.operation]), "Delta versions")),
     part("Files", ledger, ({ batch, files: found }) => batch === 0 ? el("p", {}, "No batch yet.") : [

@@ -200,7 +200,6 @@ RUNNER = RunnerDescriptor(
     install="airflow-gddl[databricks]",
     deploy="airflow_gddl.runners.databricks.jobs:render",
     bundle="airflow_gddl.runners.databricks.job_files:JOB_FILES",
-    capacity="airflow_gddl.capacity.databricks:CAPACITY",
     project="airflow_gddl.runners.databricks.settings:project_settings",
 )
 

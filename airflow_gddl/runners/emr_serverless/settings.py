@@ -82,6 +82,5 @@ RUNNER = RunnerDescriptor(
     settings=EmrSettings,
     check_settings=check_settings,
     install="airflow-gddl[emr-serverless]",
-    capacity="airflow_gddl.capacity.emr_serverless:CAPACITY",
     bundle="airflow_gddl.runners.emr_serverless.job_files:JOB_FILES",
 )

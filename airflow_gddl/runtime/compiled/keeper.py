@@ -1,8 +1,7 @@
 """Compiles the metadata again when it changed; keeps the last good one when it can't be read.
 
-Reads of a parse have one time budget, and their failures are shared between processes: Airflow ends the parse of a DAG
-file after `dagbag_import_timeout` and reports nothing but that. A store that accepts connections and never answers must
-cost less, for each DAG file and for all of them together.
+Reads of a parse have one time budget: Airflow ends the parse of a DAG file after `dagbag_import_timeout` and reports
+nothing but that. A store that accepts connections and never answers must cost less.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
-import json
 import logging
 import os
 import threading
@@ -23,7 +21,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_gddl import __version__
 from airflow_gddl.contract.basics import CONTRACT_VERSION
-from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.runtime.compiled.cache import FORMAT, Cache, CompiledSettings, State
 from airflow_gddl.stores import open_store
@@ -37,11 +34,6 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-SHARED_SECONDS = 20.0
-"""How long a place that did not answer is not asked again, by any process with this cache folder."""
-_SLOW = 0.5
-"""Share of its time limit after which a failed read counts as one without an answer."""
-_UNANSWERED = "unanswered.json"
 _REMEDY = "check the disk, the network, and for S3 the endpoint, AWS_ENDPOINT_URL or the connection of aws_conn_id"
 
 
@@ -81,36 +73,15 @@ def bounded(call: Callable[[], Answer], seconds: float, where: str, environ: Map
     return answers[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unanswered:
-    """A read without an answer, stored for other processes.
-
-    Attributes:
-        at: seconds since the epoch.
-        limit: seconds that it was given.
-    """
-
-    at: float
-    limit: float
-    what: str
-
-
 @dataclass
 class Reads:
-    """Reads that share `seconds`.
+    """Reads that share one time budget.
 
     Attributes:
-        folder: local; shared by the processes that read the same places.
-        clock: seconds since the epoch.
+        left: seconds that they may still take together.
     """
 
-    folder: Path
-    seconds: float
-    clock: Callable[[], float]
-    _left: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._left = self.seconds
+    left: float
 
     def call(
         self, read: Callable[[], Answer], where: str, environ: Mapping[str, str], *, most: float = float("inf")
@@ -121,40 +92,13 @@ class Reads:
             most: seconds that it may take, if more are left.
 
         Raises:
-            RetriableError: `METADATA_UNREACHABLE`: no answer in time, now or a moment ago.
+            RetriableError: `METADATA_UNREACHABLE`: no answer in time.
         """
-        limit = max(0.1, min(self._left, most))
-        known = self._known().get(where)
-        if known is not None and known.limit >= min(limit, self.seconds / 2):
-            raise RetriableError("METADATA_UNREACHABLE", known.what, where=where, remedy=_REMEDY)
         start = time.monotonic()
         try:
-            return bounded(read, limit, where, environ)
-        except (GddlError, OSError) as error:
-            if time.monotonic() - start >= _SLOW * limit:
-                what = error.what if isinstance(error, GddlError) else str(error)
-                self._note(where, Unanswered(at=self.clock(), limit=limit, what=what))
-            raise
+            return bounded(read, max(0.1, min(self.left, most)), where, environ)
         finally:
-            self._left -= time.monotonic() - start
-
-    def _known(self) -> dict[str, Unanswered]:
-        """By place, without those of long ago."""
-        try:
-            entries = json.loads((self.folder / _UNANSWERED).read_bytes())
-            known = {str(where): decode(Unanswered, one) for where, one in entries.items()}
-        except (OSError, ValueError, AttributeError, GddlError):
-            return {}
-        now = self.clock()
-        return {where: one for where, one in known.items() if 0 <= now - one.at < SHARED_SECONDS}
-
-    def _note(self, where: str, one: Unanswered) -> None:
-        data = {name: plain(known) for name, known in {**self._known(), where: one}.items()}
-        with contextlib.suppress(OSError):  # every process then finds out by itself
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path = self.folder / f".{_UNANSWERED}.{threading.get_native_id()}"
-            path.write_text(json.dumps(data), encoding="utf-8")
-            path.replace(self.folder / _UNANSWERED)
+            self.left -= time.monotonic() - start
 
 
 _PREFIX, _PLACE = "GDDL_", "GDDL_METADATA"
@@ -251,7 +195,7 @@ class Keeper:
     reads: Reads = field(init=False)
 
     def __post_init__(self) -> None:
-        self.reads = Reads(self.cache.folder, self.settings.time_limit, self.settings.clock)
+        self.reads = Reads(self.settings.time_limit)
 
     @property
     def cache(self) -> Cache:

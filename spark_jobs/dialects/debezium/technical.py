@@ -99,18 +99,6 @@ def _postgresql(source: Source) -> str | None:
     return f"{_number(commit or lsn or last)}.{int(is_change)}.{_number(lsn or 0)}"
 
 
-def place_behind(commit: int | None, lsn: int, log: int) -> str:
-    """The place of rows that were read when PostgreSQL's log was read until here: behind all changes before it, and
-    before each of the transactions after it.
-
-    Args:
-        commit: the last commit that was read; None: none yet. `lsn`: of what was read last.
-        log: see `with_log`.
-    """
-    place = f"{_number(commit or 0)}.0.{_number(lsn)}"
-    return f"{_log_prefix(log)}:{place}" if log else place
-
-
 def _last_places(source: Source) -> tuple[str | None, str | None]:
     """`sequence`, a JSON array as text: the last commit (None: none yet), and the change, each null in old versions."""
     parts = json.loads(source.get("sequence") or "[]")
@@ -363,11 +351,7 @@ def _is_loaded(source: Source, loaded: LoadedTransactions, log: int) -> bool:
 
 def _of_log(positions: pa.ChunkedArray, number: int) -> pa.ChunkedArray:
     """Positions after all those of logs with a lower number; those without one have none."""
-    return pc.binary_join_element_wise(_log_prefix(number), positions, ":")
-
-
-def _log_prefix(number: int) -> str:
-    return f"log{number:04d}"
+    return pc.binary_join_element_wise(f"log{number:04d}", positions, ":")
 
 
 def with_other_epochs(rows: pa.Table, began: Sequence[str]) -> pa.Table:

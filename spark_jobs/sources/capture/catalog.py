@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from typing import Any
 
-from spark_jobs.source_tables import STATED
 from spark_jobs.sources.capture.relation_messages import FULL, RelationMessage
 
 _TEXTS = ("text", "varchar")
@@ -34,21 +33,6 @@ class CatalogColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
-    """Which rows of the table a partition, or one above it, can have.
-
-    Attributes:
-        number, name: of the partition.
-        condition: SQL over the columns that partition the table and those above; constants and names are written so
-            that no setting changes their meaning.
-    """
-
-    number: str
-    name: str
-    condition: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class CatalogPart:
     """A partition; `node`, `toast`: as of a table.
 
@@ -57,7 +41,6 @@ class CatalogPart:
             known before it was read.
         joined: transactions in which it, and the partitions above it, became partitions; empty: not known.
         version: as of a table.
-        bounds: its own, and those of the partitions above it, the lowest first; empty: not known.
     """
 
     name: str
@@ -66,7 +49,6 @@ class CatalogPart:
     toast: str = ""
     joined: str = ""
     version: str = ""
-    bounds: tuple[Bounds, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +66,6 @@ class TableCatalog:
             its schema is published, so that it is not while it is in another.
         columns: by number. parts: partitions with rows, by number.
         labels: of its enums, by the number of the column and of the label.
-        detaching: partitions whose `DETACH … CONCURRENTLY` has not ended: transactions may still write to them.
     """
 
     node: str
@@ -96,7 +77,6 @@ class TableCatalog:
     columns: Mapping[str, CatalogColumn] = field(default_factory=dict)
     parts: Mapping[str, CatalogPart] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    detaching: tuple[str, ...] = ()
 
 
 FORMER = frozenset({
@@ -111,7 +91,6 @@ def read_catalog(
     connection: Any,
     relation: str,
     *,
-    with_bounds: bool = False,
     known: Callable[[], Collection[str] | None] = lambda: None,
 ) -> TableCatalog:
     """
@@ -119,7 +98,6 @@ def read_catalog(
         sa: the module `sqlalchemy`; `connection`: an `sqlalchemy.Connection` whose statements are transactions of their
             own.
         relation: `PublishedTable.relation`.
-        with_bounds: also bounds of partitions, and which are being detached.
         known: partitions whose rows are known, by number; None: all. Called where the table has partitions.
     """
     number, by_itself, by_schema = relation.split("/")
@@ -128,9 +106,6 @@ def read_catalog(
         connection.execute(sa.text(query), parameters).mappings().all() for query in (_COLUMNS, _PARTS, _LABELS)
     )
     table = connection.execute(sa.text(_TABLE), parameters).mappings().one()
-    bounds = _read_bounds(sa, connection, parameters) if with_bounds else {}
-    # Read last: one that ends its detaching before this is no partition from before the log is read on.
-    detaching = connection.execute(sa.text(_DETACHING), parameters).scalars().all() if with_bounds else ()
     former = known() if parts else None
     attached = {
         part["number"] for part in parts
@@ -138,14 +113,12 @@ def read_catalog(
     }  # fmt: skip
     return TableCatalog(
         **table,
-        detaching=tuple(detaching),
         by_itself=bool(by_itself),
         by_schema=bool(by_schema),
         columns={c["number"]: CatalogColumn(**{k: v for k, v in c.items() if k != "number"}) for c in columns},
         parts={
             p["number"]: CatalogPart(
-                **{k: v for k, v in p.items() if k != "number"},
-                attached=p["number"] in attached, bounds=bounds.get(p["number"], ()),
+                **{k: v for k, v in p.items() if k != "number"}, attached=p["number"] in attached
             )
             for p in parts
         },
@@ -171,38 +144,6 @@ def _has_older_rows(sa: Any, connection: Any, part: str) -> bool:
     rows = str(links[0]["rows"]).replace(":", r"\:")
     query = f"SELECT EXISTS (SELECT FROM {rows} WHERE tableoid = :part AND ({older}))"  # noqa: S608 - the catalog's
     return bool(connection.execute(sa.text(query), {"part": int(part)}).scalar())
-
-
-def _read_bounds(sa: Any, connection: Any, parameters: Mapping[str, int]) -> dict[str, tuple[Bounds, ...]]:
-    """Bounds of each partition, and of those above it."""
-    connection.execute(sa.text("BEGIN READ ONLY"))
-    for setting in (*STATED, "SET LOCAL search_path = pg_catalog"):
-        connection.execute(sa.text(setting))
-    rows = connection.execute(sa.text(_BOUNDS), parameters).mappings().all()
-    connection.execute(sa.text("COMMIT"))
-    found = {row["number"]: row for row in rows}
-
-    def chain(number: str) -> Iterator[Bounds]:
-        while (row := found.get(number)) is not None:
-            yield Bounds(number=number, name=row["name"], condition=row["condition"])
-            number = row["above"]
-
-    return {number: tuple(chain(number)) for number in found}
-
-
-def dropped_bounds(before: TableCatalog, now: TableCatalog) -> tuple[Bounds, ...] | None:
-    """Bounds of all rows that partitions had which were dropped or detached: of each the highest partition of which
-    nothing is left, since a condition can name one above it.
-
-    Returns:
-        None: those of some are not known.
-    """
-    left = {bounds.number for part in now.parts.values() for bounds in part.bounds} | set(now.parts)
-    gone = [part for number, part in before.parts.items() if number not in now.parts]
-    chosen = [[bounds for bounds in part.bounds if bounds.number not in left][-1:] for part in gone]
-    if not all(chosen):
-        return None
-    return tuple(dict.fromkeys(bounds for one in chosen for bounds in one))
 
 
 def dropped_parts(before: TableCatalog, now: TableCatalog) -> tuple[str, ...]:
@@ -417,18 +358,6 @@ SELECT CAST(c.oid AS text) AS number, n.nspname || '.' || c.relname AS name, CAS
 FROM pg_partition_tree(:relation) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.isleaf AND c.oid <> :relation ORDER BY c.oid
 """  # noqa: S608 - no value of a user's
-_BOUNDS = """
-SELECT CAST(c.oid AS text) AS number, n.nspname || '.' || c.relname AS name,
-  CAST(CAST(p.parentrelid AS oid) AS text) AS above,
-  COALESCE(pg_get_partition_constraintdef(c.oid), 'true') AS condition
-FROM pg_partition_tree(:relation) p JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid <> :relation
-"""
-_DETACHING = """
-SELECT n.nspname || '.' || c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE i.inhdetachpending AND i.inhparent IN (SELECT relid FROM pg_partition_tree(:relation))
-"""
 _LINKS = """
 SELECT CAST(i.xmin AS text) AS version, CAST(i.cmin AS text) AS command,
   CAST(a.xmin AS text) <> CAST(i.xmin AS text) AS is_attached,

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept
 from airflow_gddl.contract.postgresql_log import key_columns
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.sources.capture import of_dropped_partitions
+from airflow_gddl.contract.sources.capture import keeps_dropped_partitions
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.sources.capture.catalog import (
-    Bounds,
-    Reading,
-    alterations,
-    dropped_bounds,
-    dropped_parts,
-    has_new_files,
-)
+from spark_jobs.sources.capture.catalog import Reading, alterations, dropped_parts, has_new_files
 from spark_jobs.sources.capture.position import FollowedTable, read_followed, write_followed
 from spark_jobs.sources.capture.relation_messages import since
 
@@ -62,57 +55,12 @@ def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
     return before.relation == now.relation and has_new_files(before.catalog, now.catalog)
 
 
-def has_dropped(run: TableRun, now: FollowedTable) -> bool:
-    """Whether rows of partitions are to be deleted that were dropped since: the log has all changes of them then, and
-    is read until behind these first."""
-    if of_dropped_partitions(run.spec) != "delete":
-        return False
-    before = read_followed(run.runtime.storage, run.layout.state)
-    if before is None:
-        return False
-    return (before.log, before.relation) == (now.log, now.relation) and bool(_dropped(before, now))
-
-
-def _allows_drops(run: TableRun) -> bool:
-    return of_dropped_partitions(run.spec) != "report"
-
-
-def _dropped(before: FollowedTable, now: FollowedTable) -> tuple[str, ...]:
-    """Names of the partitions."""
-    return dropped_parts(before.catalog, now.catalog) if before.catalog and now.catalog else ()
-
-
-def _is_dropping(before: FollowedTable, after: FollowedTable) -> bool:
-    """Whether partitions were dropped between the two, or an earlier one had not ended its detaching at the first."""
-    return bool(_dropped(before, after)) or bool(before.catalog and before.catalog.detaching)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DroppedPartitions:
-    """Partitions whose rows are to be deleted.
-
-    Attributes:
-        names: of the partitions with rows.
-        bounds: see `catalog.dropped_bounds`.
-        detaching: those whose detaching has not ended.
-        before: the table as it is remembered, with them.
-        followed: the table as it is to be remembered once the deletes are written; until then the drop is found again.
-    """
-
-    names: tuple[str, ...]
-    bounds: tuple[Bounds, ...]
-    detaching: tuple[str, ...]
-    before: FollowedTable
-    followed: FollowedTable
-
-
-def require_followed(run: TableRun, now: FollowedTable) -> tuple[DroppedPartitions | None, tuple[RunWarning, ...]]:
+def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...]:
     """Refuse a table that was loaded under another log, whose table in the source is another one now, or was altered in
     a way that the log does not tell.
 
     Returns:
-        Partitions whose rows are to be deleted, None where there are none; and the warning about partitions whose rows
-        stay, in each run until the table is loaded again.
+        The warning about dropped partitions whose rows stay, in each run until the table is loaded again.
 
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
@@ -124,20 +72,15 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[DroppedPartitio
         before = now if is_new else replace(now, log="")
     if before.unloaded and run.is_loading:
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
-    if why := is_other(run.spec, before, now, keeps=_allows_drops(run)):
+    if why := is_other(run.spec, before, now, keeps=keeps_dropped_partitions(run.spec)):
         raise _refused(run, before, now, why)
-    gone, dropped = _dropped(before, now), None
-    now = replace(now, kept=before.kept)
-    if gone and of_dropped_partitions(run.spec) == "delete":
-        dropped = _to_delete(run, before, now, gone)
-    else:
-        now = replace(now, kept=(*before.kept, *gone))
-        if now != read_followed(storage, state):
-            write_followed(storage, state, now)
+    gone = dropped_parts(before.catalog, now.catalog) if before.catalog and now.catalog else ()
+    now = replace(now, kept=(*before.kept, *gone))
+    if now != read_followed(storage, state):
+        write_followed(storage, state, now)
     message = "partitions were dropped or detached in the source, and their rows stay in the table"
     count, sample = len(now.kept), now.kept[-5:]
-    kept = (RunWarning(code="PARTITIONS_KEPT", message=message, count=count, sample=sample),) if count else ()
-    return dropped, kept
+    return (RunWarning(code="PARTITIONS_KEPT", message=message, count=count, sample=sample),) if count else ()
 
 
 def require_still_followed(run: TableRun, now: FollowedTable) -> None:
@@ -153,47 +96,25 @@ def require_still_followed(run: TableRun, now: FollowedTable) -> None:
     if why := is_other(run.spec, before, replace(now, truncates=before.truncates + 1, truncated_by="")):
         raise _refused(run, before, now, why)
     if before.kept:
-        raise undeletable(run, before.kept, "their rows stay in the table")
-
-
-def _to_delete(run: TableRun, before: FollowedTable, now: FollowedTable, gone: tuple[str, ...]) -> DroppedPartitions:
-    """Remember the table as it is now, with the partitions that are gone: others may be made and dropped while the
-    deletes wait.
-
-    Raises:
-        FatalError: `SOURCE_TABLE_ALTERED`: bounds of the partitions are not known.
-    """
-    if before.catalog is None or now.catalog is None or (bounds := dropped_bounds(before.catalog, now.catalog)) is None:
-        raise undeletable(run, gone, "their bounds were not known before, as under another partition_dropped")
-    pending = replace(now, catalog=replace(now.catalog, parts={**before.catalog.parts, **now.catalog.parts}))
-    if pending != before:
-        write_followed(run.runtime.storage, run.layout.state, pending)
-    detaching = now.catalog.detaching
-    return DroppedPartitions(names=gone, bounds=bounds, detaching=detaching, before=pending, followed=now)
-
-
-def undeletable(run: TableRun, names: tuple[str, ...], why: str) -> FatalError:
-    """`SOURCE_TABLE_ALTERED` for dropped partitions of which it is not known which rows they had."""
-    what = f"partitions were dropped or detached, with their rows: {', '.join(names)}; which rows is not known: {why}"
-    return _altered_by(run, what)
+        gone = ", ".join(before.kept)
+        raise _altered_by(run, f"partitions were dropped or detached, and their rows stay in the table: {gone}")
 
 
 def require_unaltered(run: TableRun, before: FollowedTable, after: FollowedTable) -> FollowedTable:
     """Refuse what was read of a log while the table was altered, before it is loaded.
 
     Returns:
-        The table with which the next run compares: as it was `before` where a `TRUNCATE`, or a change of a partition
-        whose rows are to be deleted, may be behind the end of what was read, which the next run reads then.
+        The table with which the next run compares: as it was `before` where a `TRUNCATE` may be behind the end of what
+        was read, which the next run reads then.
 
     Raises:
         FatalError: as `require_followed`.
     """
-    keeps = _allows_drops(run)
+    keeps = keeps_dropped_partitions(run.spec)
     # What the log has described since the last run is compared with the table as it was then (`require_followed`).
     before = replace(before, described=after.described)
     if not is_other(run.spec, before, after, keeps=keeps):
-        # Of partitions that were dropped while the log was read, changes may be behind the end of what was read.
-        return before if of_dropped_partitions(run.spec) == "delete" and _is_dropping(before, after) else after
+        return after
     unread = replace(after, truncates=before.truncates + 1, truncated_by="")
     if why := is_other(run.spec, before, unread, keeps=keeps):
         raise _refused(run, before, after, why)

@@ -22,8 +22,7 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.row_checks import table_name_fault
-from airflow_gddl.contract.source_logs import place_in
-from airflow_gddl.contract.sources.capture import READ, capture_of, of_dropped_partitions, properties_of
+from airflow_gddl.contract.sources.capture import READ, capture_of, properties_of
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -36,7 +35,6 @@ from spark_jobs.sources import LogEnd
 from spark_jobs.sources.capture.catalog import read_catalog
 from spark_jobs.sources.capture.engine import OF_ENGINE, Batch, Engine, Record
 from spark_jobs.sources.capture.followed import (
-    has_dropped,
     is_other,
     may_be_truncated,
     require_followed,
@@ -44,7 +42,6 @@ from spark_jobs.sources.capture.followed import (
     require_still_followed,
     require_unaltered,
 )
-from spark_jobs.sources.capture.partition_deletes import PartitionDeletes
 from spark_jobs.sources.capture.position import (
     Failure,
     FollowedTable,
@@ -80,11 +77,8 @@ _PROPERTIES = {
 }
 
 
-def capture_log(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
+def capture_log(run: TableRun, totals: RunTotals) -> None:
     """Write the changes that the source's log has now, of all its tables, as files of their landing folders.
-
-    Returns:
-        The deletes of rows of dropped partitions, which are to be found once these files are loaded; None: none are.
 
     Raises:
         FatalError: `SOURCE_LOG_REFUSED`, `SOURCE_LOG_LOST`, `SOURCE_LOG_RESTARTED`, `NOT_PUBLISHED`, `JAVA_MISSING`,
@@ -109,12 +103,8 @@ def capture_log(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
                     source.log.require_same_source(connection, known)
                     now = require_unaltered(run, before, source.at(known, source.followed(connection)))
         require_readable(run, known)
-        dropped, warnings = require_followed(run, source.at(known, now))
+        warnings = require_followed(run, source.at(known, now))
         totals.warn(warnings)
-        commit = source.log.last_commit(known)
-        if commit is not None and dropped is None and not warnings:  # else rows of dropped partitions are there yet
-            totals.read_until = place_in(known.number, commit)
-        return None if dropped is None else PartitionDeletes(source.log.sa, run, source.url, dropped, known)
 
 
 def open_log(run: TableRun) -> str:
@@ -217,8 +207,7 @@ class _Source:
             if error.code == "SOURCE_TABLE_MISSING":
                 require_not_renamed(self.run, self.log.sa, connection)
             raise
-        with_bounds = of_dropped_partitions(spec) == "delete"
-        catalog = read_catalog(self.log.sa, connection, relation, with_bounds=with_bounds, known=self._known_parts)
+        catalog = read_catalog(self.log.sa, connection, relation, known=self._known_parts)
         return FollowedTable(log="", relation=relation, catalog=catalog)
 
     def _known_parts(self) -> Collection[str] | None:
@@ -300,7 +289,7 @@ def _is_read(run: TableRun, known: LogPosition) -> bool:
 
 def _is_to_read(run: TableRun, now: FollowedTable, known: LogPosition) -> bool:
     """Whether the log is to be read for this table, as it is now."""
-    return not _is_read(run, known) or may_be_truncated(run, now) or has_dropped(run, now)
+    return not _is_read(run, known) or may_be_truncated(run, now)
 
 
 def _is_fresh(run: TableRun, at: str) -> bool:

@@ -11,7 +11,6 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.source_tables import SourceTable
 from spark_jobs.sources import READING, LogEnd, SourceReader
 from spark_jobs.sources.capture.log import capture_log, follow, load_forms, log_end, open_log
-from spark_jobs.sources.capture.partition_deletes import PartitionDeletes
 from spark_jobs.sources.capture.postgresql_types import Form
 
 if TYPE_CHECKING:
@@ -21,12 +20,12 @@ if TYPE_CHECKING:
 class LogReader(SourceReader):
     def has_work(self, run: TableRun, totals: RunTotals) -> bool:
         """A poll reads the log itself: one reading is for all tables of a source; its files are found as any others."""
-        return _read(run, totals) is not None
+        _read(run, totals)
+        return False
 
     def load(self, run: TableRun, totals: RunTotals, then: Load) -> JobResult:
-        deletes = _read(run, totals)
-        result = then(run, totals)
-        return result if deletes is None else deletes.after(result, totals)
+        _read(run, totals)
+        return then(run, totals)
 
     def open_log(self, run: TableRun) -> str:
         return open_log(run)
@@ -44,5 +43,6 @@ class LogReader(SourceReader):
 READER = LogReader()
 
 
-def _read(run: TableRun, totals: RunTotals) -> PartitionDeletes | None:
-    return capture_log(run, totals) if isinstance(run.job.options.action, READING) else None
+def _read(run: TableRun, totals: RunTotals) -> None:
+    if isinstance(run.job.options.action, READING):
+        capture_log(run, totals)

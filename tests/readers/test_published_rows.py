@@ -1,23 +1,20 @@
-"""What consumers read: queries and views that the commands print, run as they are, against the oracle."""
+"""Published columns without deleted rows, against the oracle; marks of deletes that every filter finds."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.main import invoke
+from airflow_gddl.cli.schema import published_fields
 from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
@@ -63,11 +60,10 @@ RUNS = (
 
 @dataclass
 class Published:
-    """One table that is loaded in this process, and the command line that prints how to read it."""
+    """One table that is loaded in this process."""
 
     folder: Path
     port: LocalPort
-    capsys: pytest.CaptureFixture[str]
 
     def row(self, **fields: Any) -> None:
         """Write the metadata with these fields."""
@@ -95,54 +91,15 @@ class Published:
             write(self.table.landing, name, pa.table(columns))
         return self.table.run(options)
 
-    def gddl(self, *arguments: str) -> tuple[int, str, str]:
-        cli = CliContext(environ={}, now=lambda: datetime(2024, 1, 2, tzinfo=UTC), new_id=lambda: "a", job_command=())
-        status = invoke([*arguments, "--metadata", str(self.folder / "metadata")], cli)
-        shown = self.capsys.readouterr()
-        return status, shown.out, shown.err
-
-    def records(self, *arguments: str) -> list[dict[str, Any]]:
-        status, out, err = self.gddl(*arguments, "--json")
-        assert status == 0, err
-        return [json.loads(line) for line in out.splitlines()]
-
-    def query(self, reader: str) -> str:
-        (record,) = self.records("query", "--table", TABLE, "--reader", reader)
-        return str(record["query"])
-
-    def read(self) -> dict[str, Rows]:
-        """The published rows by reader, each by the text that the command prints."""
-        found = {reader: self._executed(reader) for reader in ("python", "polars")}
-        found["duckdb"] = self._in_duckdb()
-        return found | ({"spark": self._in_spark()} if self.port.name == "many" else {})
-
-    def _executed(self, reader: str) -> Rows:
-        names: dict[str, Any] = {}
-        exec(self.query(reader), names)  # noqa: S102 - what a person copies and runs
-        rows = names["rows"]
-        return _sorted((rows.to_arrow() if reader == "polars" else pa.table(rows)).to_pylist())
-
-    def _in_duckdb(self) -> Rows:
-        """DuckDB's own reader of Delta is an extension to download; the view gets the table from Arrow instead."""
-        (view,) = self.records("views", "--reader", "duckdb")
-        assert view["view"] == "s.t_1"
-        scan = f"delta_scan('{self.layout.replica}')"
-        assert scan in view["statements"][-1]
-        with duckdb.connect() as connection:
-            connection.register("replica", pa.table(DeltaTable(self.layout.replica).scan()))
-            for statement in view["statements"]:
-                connection.execute(statement.replace(scan, "replica").replace("VIEW", "TEMP VIEW").replace('"s".', ""))
-            return _sorted(connection.sql('SELECT * FROM "t_1"').to_arrow_table().to_pylist())
-
-    def _in_spark(self) -> Rows:
-        (view,) = self.records("views", "--reader", "spark", "--database", "clean_{schema}")
-        session = self.port.spark.for_table()
-        for statement in view["statements"]:
-            session.sql(statement)
-        rows = [row.asDict() for row in session.sql("SELECT * FROM clean_s.t_1").collect()]
-        (query,) = self.records("query", "--table", TABLE, "--reader", "spark")
-        assert _sorted([row.asDict() for row in session.sql(query["query"].rstrip(";\n")).collect()]) == _sorted(rows)
-        return _sorted(rows)
+    def read(self) -> Rows:
+        """What the view of docs/consumers.md shows."""
+        table = DeltaTable(self.layout.replica)
+        marks = table.to_pyarrow_table().schema.field("_gddl").type.names
+        fields = published_fields(load(self.folder / "metadata", {}).roots, self.spec, {})
+        columns = ", ".join('"' + one["name"].replace('"', '""') + '"' for one in fields)
+        left = "WHERE NOT _gddl['deleted']" if "deleted" in marks else ""
+        rows = QueryBuilder().register("t", table).execute(f"SELECT {columns} FROM t {left}").read_all()
+        return _sorted(pa.table(rows).to_pylist())
 
     def alive(self) -> set[int]:
         """Keys of rows that are not marked deleted; every reader's filter finds the same ones."""
@@ -157,8 +114,8 @@ class Published:
 
 
 @pytest.fixture
-def published(tmp_path: Path, engine: LocalPort, capsys: pytest.CaptureFixture[str]) -> Published:
-    made = Published(tmp_path, engine, capsys)
+def published(tmp_path: Path, engine: LocalPort) -> Published:
+    made = Published(tmp_path, engine)
     made.row(delete="soft", history=True)
     return made
 
@@ -174,34 +131,31 @@ def expected(spec: TableSpec, runs: int) -> Rows:
     return _sorted([{LANDED if n == ODD else n: v for n, v in row.items() if n != "seq"} for row in live])
 
 
-def test_views_match_the_oracle_after_each_run(published: Published) -> None:
+def test_rows_match_the_oracle_after_each_run(published: Published) -> None:
     for number, files in enumerate(RUNS, start=1):
         published.run(files)
         wanted = expected(published.spec, number)
         assert {row["id"] for row in wanted} == published.alive()
-        for reader, rows in published.read().items():
-            assert rows == wanted, (reader, number)
+        assert published.read() == wanted, number
         assert ("new" in wanted[0]) == (number >= 3)
     published.run({}, JobOptions(action=Rebuild()))
     assert {row["id"] for row in expected(published.spec, len(RUNS))} == published.alive()
-    assert published.read()["duckdb"] == expected(published.spec, len(RUNS))
+    assert published.read() == expected(published.spec, len(RUNS))
 
 
 def test_delete_marks_are_never_null(published: Published) -> None:
     published.row(delete="hard")
     published.run(RUNS[0])
-    assert [row["id"] for row in published.read()["python"]] == [1, 2, 3, 4]
-    assert "WHERE" not in published.query("spark")
+    assert [row["id"] for row in published.read()] == [1, 2, 3, 4]
     published.row(delete="soft")
     published.run(changed(2, change("D", 9, 4, v=None)))
     assert published.alive() == {1, 2, 3}
-    assert "WHERE" in published.query("spark")
     published.run({}, JobOptions(action=Rebuild()))
     assert published.alive() == {1, 2, 3}
     published.run({}, JobOptions(action=Verify()))
     published.row(delete="hard")
     published.run(changed(3, change("I", 10, 7, v="seven")))
-    assert [row["id"] for row in published.read()["python"]] == [1, 2, 3, 7]
+    assert [row["id"] for row in published.read()] == [1, 2, 3, 7]
 
 
 def test_refresh_enables_soft_deletes(published: Published) -> None:
@@ -227,7 +181,7 @@ def test_published_names_the_columns(published: Published) -> None:
     published.row(delete="soft", published=["v", "*", "SEQ"])
     published.run(RUNS[0])
     published.run(RUNS[2])
-    rows = published.read()["duckdb"]
+    rows = published.read()
     assert list(rows[0]) == ["v", "id", LANDED, "new", "seq"]
     published.row(delete="soft", published=["id", "_gddl"])
-    assert list(published.read()["polars"][0]) == ["id", "_gddl"]
+    assert list(published.read()[0]) == ["id", "_gddl"]
