@@ -104,16 +104,14 @@ def write_code(path: Path) -> Path:
     return write_zip(path, {name: files[name].read_bytes() for name in sorted(files)})
 
 
-_OF_TABLES = '''\
-"""{about}."""
+DAG_FILES: Mapping[str, str] = {
+    "gddl.py": '''\
+"""Every table of the metadata folder as an Airflow DAG."""
 
 from airflow_gddl.dags.factory import build_dags
 
-globals().update(build_dags(beside=__file__{part}))
-'''
-_ALL_TABLES = "gddl.py"
-DAG_FILES: Mapping[str, str] = {
-    _ALL_TABLES: _OF_TABLES.format(about="Every table of the metadata folder as an Airflow DAG", part=""),
+globals().update(build_dags(beside=__file__))
+''',
     "gddl_metadata_problems.py": '''\
 """Invalid metadata rows as one import error in Airflow's UI, in a separate file, so that no DAG is affected."""
 
@@ -129,18 +127,6 @@ from airflow_gddl.dags.maintenance import build_upkeep_dags
 globals().update(build_upkeep_dags(beside=__file__))
 ''',
 }
-
-
-def dag_files(parts: int) -> dict[str, str]:
-    """`DAG_FILES`, with the tables' DAGs in so many files."""
-    if parts == 1:
-        return dict(DAG_FILES)
-    about = "A part of the tables of the metadata folder as Airflow DAGs"
-    split = {
-        f"gddl_{part}_of_{parts}.py": _OF_TABLES.format(about=about, part=f", part={part}, of={parts}")
-        for part in range(1, parts + 1)
-    }
-    return {**split, **{name: text for name, text in DAG_FILES.items() if name != _ALL_TABLES}}
 
 
 NAME = "airflow-gddl"

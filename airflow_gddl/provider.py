@@ -19,36 +19,22 @@ refresh_seconds (float) = 30
   Metadata in an object store is listed no more often than this.
 events_queue (string) =
   URL of an SQS queue that gets the landing bucket's events. Empty: landing folders are listed.
-full_listing_seconds (float) = 3600
-  With a queue: landing folders are still listed after this time.
 poll_seconds (float) = 60
   Time between two polls of pipelines that wait for others.
 dependency_wait_seconds (float) = 300
   How long a run with nothing else to do waits for tables of depends_on.
 continuous_hours (float) = 6
   Time limit of a continuous pipeline's job, so that logs end and new code is picked up. 0: none.
-continuous_retries (integer) = 10
-  Retries of a continuous pipeline's task, with growing delays.
-continuous_retry_seconds (float) = 10
-  Delay before the first retry; it doubles up to ten minutes.
-run_poll_seconds (float) = 5
-  Initial poll interval of a remote run; it grows up to twelvefold.
-claim_wait_seconds (float) = 90
-  How long a job waits for a table that another run holds.
 deferrable (boolean) = True
   Sensors, and tasks whose job runs elsewhere, wait in the triggerer. False: in their own process, with its slot.
 job_command (string) =
   The embedded job's program and first arguments, a JSON list. Empty: this Python.
-sensor_pool (string) = default_pool
-  Pool of the sensors; loads use the pools of their tiers.
 retries (integer) = 2
   Retries of a failed task.
 retry_delay_seconds (float) = 60
   Delay between retries.
 active_runs (integer) = 8
   Runs of a table's or pack's DAG at a time: requests for named tables run beside the schedule.
-owner_links (string) =
-  Links of table owners: a JSON object of http, https or mailto URLs by owner.
 paused_upon_creation (string) =
   Whether new DAGs start paused. Empty: as [core] dags_are_paused_at_creation says.
 alert_notifiers (string) =

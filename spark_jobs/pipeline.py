@@ -153,7 +153,7 @@ def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
     merged = merge(table, appended)  # tombstones, replica, history: one net change a key
     commit(table, merged)  # the ledger, last
     for feature in features_of(table.run):
-        feature.after_commit(table, merged)
+        feature.after_commit(table)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return delivered
 

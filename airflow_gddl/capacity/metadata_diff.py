@@ -188,7 +188,7 @@ def _changed(
         effects=tuple(effects) or ("it holds from the next run on",),
         commands=tuple(commands),
         dag=dag,
-        rows=record.rows if record and any("gddl move" not in one for one in commands) else None,
+        rows=record.rows if record and commands else None,
     )
 
 
@@ -221,8 +221,7 @@ class _Step:
 def _steps(was: TableSpec, now: TableSpec) -> Iterator[_Step]:
     """What the data of a loaded table need; jobs refuse the row until then (`spark_jobs.plan.identity`)."""
     if was.table != now.table:
-        command = f"gddl move --table {was.table} --to {now.table}"
-        yield _Step(f"its tables in the lake have the name {was.table} until they are moved", command)
+        yield _Step(f"it is loaded again into {now.table}; {was.table} stays, and is no longer written", "")
     if bool(was.shards) != bool(now.shards):
         yield _Step("it needs a new target, into which it is loaded (SHARDS_CHANGED)", "")
     for name in sorted({**BUILT_FIELDS, **COLUMN_FIELDS}):
@@ -358,7 +357,7 @@ def _headline(difference: MetadataDiff) -> str:
     kinds = Counter(one.kind for one in difference.tables)
     parts = [f"{number:,} {kind}" for kind, number in kinds.items()]
     if commands := len([one for one in difference.tables if one.commands]):
-        parts.append(f"{commands:,} to repair or move")
+        parts.append(f"{commands:,} to repair")
     if difference.settings:
         parts.append(counted(len(difference.settings), "setting"))
     return f"changes since {difference.revision}: {', '.join(parts) or 'none'}"

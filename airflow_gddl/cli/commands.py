@@ -164,12 +164,6 @@ BUILT_IN: Mapping[str, Command] = {
         "gddl erase --table shop.people --key @key.txt --dry-run",
         "repair.md#right-to-be-forgotten",
     ),
-    "move": Command(
-        "airflow_gddl.cli.maintenance:move",
-        REPAIR,
-        "gddl move --table shop.order --to shop.orders",
-        "sources.md#rename-a-table",
-    ),
     "adopt": Command(
         "airflow_gddl.adopt.commands:adopt",
         START,
@@ -177,7 +171,6 @@ BUILT_IN: Mapping[str, Command] = {
         "tasks/adopt.md",
     ),
     "eject": Command("airflow_gddl.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
-    "pools": Command("airflow_gddl.cli.init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
     "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("airflow_gddl.cli.deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
     "catalog": Command("airflow_gddl.cli.schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),

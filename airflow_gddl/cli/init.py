@@ -1,4 +1,4 @@
-"""`gddl init`, `gddl pools` and `gddl validate`: files, pools and metadata of a project.
+"""`gddl init` and `gddl validate`: files and metadata of a project.
 
 `gddl demo` writes the same files beside its metadata.
 """
@@ -18,15 +18,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from airflow_gddl.bundle import DAG_FILES
-from airflow_gddl.bundle import dag_files as dag_files_of
 from airflow_gddl.cli import airflow_home, context, metadata, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.runners.descriptor import RUNNERS
-from airflow_gddl.topology.pipelines import pipelines
-from airflow_gddl.topology.pipelines import pools as pools_of
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
@@ -85,15 +82,14 @@ PROJECT = {
 }
 
 
-def of_airflow(parts: int) -> dict[str, str]:
-    """Files of `gddl init --airflow`, in a DAGs folder; `parts`: DAG files that the tables' DAGs are in."""
-    return {
-        # Neither lake nor landing below the folder in which Airflow looks for DAGs.
-        "metadata/gddl.yaml": SETTINGS.replace("../", "../../"),
-        "metadata/tables/shop.yaml": TABLES,
-        **dag_files_of(parts),
-        ".airflowignore": "metadata/\n",
-    }
+IN_AIRFLOW = {
+    # Neither lake nor landing below the folder in which Airflow looks for DAGs.
+    "metadata/gddl.yaml": SETTINGS.replace("../", "../../"),
+    "metadata/tables/shop.yaml": TABLES,
+    **DAG_FILES,
+    ".airflowignore": "metadata/\n",
+}
+"""Files of `gddl init --airflow`, in a DAGs folder."""
 
 
 _MARK = ".gddl-demo"
@@ -185,14 +181,6 @@ class DemoFolder:
             path.write_text(text, encoding="utf-8")
 
 
-def pools(ctx: typer.Context, *, metadata: options.Metadata = "metadata") -> None:
-    """Print the Airflow pools that the tiers need, as JSON for `airflow pools import FILE`."""
-    cli = context.of(ctx)
-    loaded = metadata_folder.read(cli, metadata)
-    needed = pools_of(pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix))
-    cli.screen.record(needed)
-
-
 _SHARED = (".airflowignore", "README.md")
 """Files that may exist before a project is created."""
 _STEPS = (
@@ -222,12 +210,6 @@ def init(  # noqa: PLR0913 - typer reads each option of the command from one par
         ),
     ] = None,
     *,
-    dag_files: Annotated[
-        int,
-        typer.Option(
-            "--dag-files", metavar="N", min=1, max=99, help="With --airflow: DAG files that the tables' DAGs are in."
-        ),
-    ] = 1,
     runner: Annotated[
         str | None,
         typer.Option("--runner", metavar="RUNNER", help="Where jobs run: databricks. Default: this machine."),
@@ -247,10 +229,8 @@ def init(  # noqa: PLR0913 - typer reads each option of the command from one par
     """
     cli = context.of(ctx)
     settings = _settings_of(runner, node_type, instance_pool)
-    if dag_files > 1 and airflow is None:
-        raise MetadataError("OPTION_INVALID", "--dag-files without --airflow", remedy="add --airflow DAGS_FOLDER")
     if airflow is not None:
-        _into_airflow(cli, airflow, jobs or airflow.absolute().parent / "gddl-jobs", settings, dag_files)
+        _into_airflow(cli, airflow, jobs or airflow.absolute().parent / "gddl-jobs", settings)
         return
     _write(cli.screen, folder, PROJECT | settings)
     steps = [f"cd {shlex.quote(str(folder))}"] if folder != Path() else []
@@ -292,10 +272,10 @@ def _asked_machines(runner: str) -> str:
         raise MetadataError("OPTION_INVALID", what, remedy=remedy) from error
 
 
-def _into_airflow(cli: CliContext, dags: Path, jobs: Path, settings: Mapping[str, str], parts: int) -> None:
+def _into_airflow(cli: CliContext, dags: Path, jobs: Path, settings: dict[str, str]) -> None:
     from airflow_gddl.cli import job_environment  # noqa: PLC0415 - `gddl validate` is in this module, too
 
-    _write(cli.screen, dags, {**of_airflow(parts), **settings})
+    _write(cli.screen, dags, IN_AIRFLOW | settings)
     command = job_environment.create(cli.screen, jobs.absolute())
     setting = json.dumps(list(command))
     if airflow_home.set_job_command(cli.environ, command):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -72,7 +71,6 @@ _STYLES = {
     "new": "cyan",
     "fresh": "green",
 }
-_WATCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +89,7 @@ class StatusLine:
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
         complete_until: commit time of the source until which everything is known to have come.
-        place: where the newest run worked on the table: Spark's application, or processes; empty: nowhere.
+        place: where the newest run worked on the table: Spark's application, or the job's process; empty: nowhere.
         heartbeat: table that shows that the source's log advances; None: none, so that nothing is known of the source
             since `complete_until`.
         freshness_seconds: limit of `behind_seconds`; None: none.
@@ -145,7 +143,6 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     late: Annotated[bool, typer.Option("--late", help="Only tables that are late.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Only tables whose last run failed.")] = False,
     json: options.Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every few seconds, until Ctrl-C.")] = False,
     from_runs: Annotated[
         bool, typer.Option("--rebuild", help="First rebuild the state from the records of all runs.")
     ] = False,
@@ -160,10 +157,7 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     view = _View(cli, metadata, tuple(table or ()), query, json)
     if from_runs:
         _rebuilt(cli, metadata)
-    ended = view.show()
-    if watch:
-        view.stay()
-    if ended != OK:
+    if (ended := view.show()) != OK:
         raise typer.Exit(ended)
 
 
@@ -192,7 +186,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class _View:
-    """Show the selected tables, repeatedly with --watch: the metadata is read again each time."""
+    """Show the selected tables."""
 
     cli: CliContext
     metadata: str
@@ -249,26 +243,6 @@ class _View:
         wanted = {spec.table for spec in sound} | broken.intersection(self.names)
         chosen_rows = [row for row in rows if (row.table in wanted if self.names else row.enabled)]
         return loaded.roots, chosen_rows, () if self.names else loaded.beside.notes, not bad
-
-    def stay(self) -> None:
-        """Show it repeatedly, until Ctrl-C."""
-        try:
-            while True:
-                time.sleep(_WATCH_SECONDS)
-                if not self.as_json:
-                    self.cli.screen.clear()
-                self.show()
-        except KeyboardInterrupt as stopped:
-            raise typer.Exit(128 + signal.SIGINT) from stopped
-
-
-def status_lines(cli: CliContext, folder: str, names: Sequence[str]) -> list[StatusLine]:
-    """The named tables (all enabled ones when none is named), the most urgent first; problems are shown on standard
-    error.
-    """
-    now = cli.now().timestamp()
-    tables, _ = _View(cli, folder, tuple(names), TableQuery(), as_json=False).states(now)
-    return [line_of(one, now) for one in tables]
 
 
 def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:

@@ -254,19 +254,6 @@ class Maintain(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Move(Asked):
-    """Give the table another name in the lake."""
-
-    in_driver: ClassVar[bool] = True
-    name: Literal["move"] = _named("move")
-    to: str = ""
-    """The table's new target, `schema.name`."""
-
-    def unsharded(self) -> str:
-        return "gddl move"
-
-
-@dataclass(frozen=True, kw_only=True)
 class SchemaApply(Asked):
     """Give the tables the columns that somebody has decided on."""
 
@@ -354,7 +341,7 @@ Keyed = Erase | Explain | ResyncRows
 """Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
-    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | Move | SchemaApply
+    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | SchemaApply
     | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}

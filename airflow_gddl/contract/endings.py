@@ -24,14 +24,12 @@ class Ending:
         why: the reason, for people.
         by_count: only where nothing is left in quarantine, or all that is left was refused by this very action.
         judged: not by warnings: the action's own result says whether the problem is left.
-        lasts: seconds after which it ends by itself; None: it does not.
     """
 
     actions: tuple[str, ...]
     why: str
     by_count: bool = False
     judged: bool = False
-    lasts: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

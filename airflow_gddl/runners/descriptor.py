@@ -82,11 +82,9 @@ class RunnerDescriptor:
             the calling process. Exactly one of `runner` and `platform` is given.
         platform: reference of a function that takes the settings as written, the environment and `Connections`, and
             returns a `Platform`: jobs run there, loads are deferred, landing and lake must be in an object store.
-        cluster: jobs have the tier's `workers` machines; otherwise one.
         settings: frozen dataclass of the section `runners.<name>` of `gddl.yaml`; null: there is no such section.
         check_settings: problems of the settings that types can't express.
         check_tiers: problems of settings and names of all tiers together, of the runner that the metadata names.
-        compute: frozen dataclass of `tiers.<tier>.compute.<name>`, with `check_compute`; null: there is none.
         check_root: problems of a landing or lake root, by the field that names it.
         install: what pip must install where the platform is called, e.g. `airflow-gddl[glue]`; empty: nothing.
         deploy: the command `gddl deploy <name>` of a runner of this project whose jobs are created before it runs
@@ -99,12 +97,9 @@ class RunnerDescriptor:
 
     runner: str = ""
     platform: str = ""
-    cluster: bool = True
     settings: type[Any] | None = None
     check_settings: Callable[[Any], Iterable[SpecProblem]] = lambda _settings: ()
     check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
-    compute: type[Any] | None = None
-    check_compute: Callable[[Any], Iterable[SpecProblem]] = lambda _compute: ()
     check_root: Callable[[FieldPath, str], Iterable[SpecProblem]] = lambda _path, _root: ()
     install: str = ""
     deploy: DeployCommand | None = None
@@ -132,7 +127,6 @@ class RunnerDescriptor:
 
 LOCAL = RunnerDescriptor(
     runner="airflow_gddl.runners.this_machine:make",
-    cluster=False,
     check="airflow_gddl.runners.this_machine:check",
 )
 

@@ -37,12 +37,12 @@ def quarantined_codes(path: str, environ: Mapping[str, str]) -> dict[str, int] |
         if table is None:
             return None
         codes: Counter[str] = Counter()
-        for batch in unresolved(table, ["code"]):
+        for batch in _unresolved(table, ["code"]):
             codes.update(map(str, batch.column("code").to_pylist()))
         return dict(sorted(codes.items()))
 
 
-def unresolved(table: Any, columns: Sequence[str]) -> Any:
+def _unresolved(table: Any, columns: Sequence[str]) -> Any:
     """Record batches of the unresolved rows of an errors table.
 
     Not through a pyarrow dataset, which relies on missing statistics and does not support deletion vectors.
@@ -119,7 +119,7 @@ def quarantined(path: str, code: str, limit: int, environ: Mapping[str, str]) ->
     with opened(path, environ) as table:
         codes: Counter[str] = Counter()
         rows: list[dict[str, Any]] = []
-        for batch in [] if table is None else unresolved(table, _SHOWN):
+        for batch in [] if table is None else _unresolved(table, _SHOWN):
             part = importlib.import_module("pyarrow").record_batch(batch)
             names = part.column("code").to_pylist()
             codes.update(map(str, names))

@@ -38,11 +38,6 @@ class RegistrationStore:
         if path is not None:
             self.storage.write(path, codec.to_json(state).encode())
 
-    def forget(self, spec: TableSpec) -> None:
-        path = registration_path(self.lake, spec)
-        if path is not None:
-            self.storage.delete(path)
-
 
 ARCHIVE = "archive"
 LOOSE_AT_MOST, LOOSE_LEFT = 256, 56

@@ -254,9 +254,9 @@ class Inflating(io.RawIOBase):
 def too_large(what: str, path: str) -> QuarantinableError:
     """
     Args:
-        what: how large it is; the tier's bounds are its end.
+        what: how large it is; the tier's bound is its end.
     """
-    remedy = "deliver it in smaller files, or again after max_inflated_bytes and max_inflation of the tier are raised"
+    remedy = "deliver it in smaller files, or again after max_inflated_bytes of the tier is raised"
     return QuarantinableError("FILE_TOO_LARGE", f"{what}: {remedy}", where=path, remedy=remedy)
 
 

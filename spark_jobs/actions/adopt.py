@@ -18,6 +18,7 @@ from airflow_gddl.stores import remove_table
 from spark_jobs.actions.adopt_checks import files_gone, require_possible, require_seen_commits
 from spark_jobs.actions.adopt_proof import schema_of_tables
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
+from spark_jobs.batch import notices
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import (
@@ -58,7 +59,8 @@ def _done(run: TableRun, totals: RunTotals) -> JobResult:
     totals.mode = "initial"
     require_possible(run)
     require_seen_commits(run)
-    TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=not dry_run)
+    before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=not dry_run)
+    totals.warn(notices.of_former_target(before, run.spec.table))
     if dry_run:
         found = propose(run, run.context(), _ledger_of(run))
         totals.warn(found.warnings)

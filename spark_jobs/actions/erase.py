@@ -44,7 +44,7 @@ from spark_jobs.rules.masks import masked_text
 from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
+from spark_jobs.verification import DIFFERENCES, WINDOW_DIFFERENCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +331,7 @@ class _Erasing:
         for folder in ("refresh", "unwrapped"):
             for file in list(storage.list(f"{state}/{folder}")):
                 storage.delete(file.path)
-        for name in (DIFFERENCES, WINDOW_DIFFERENCES, ORPHANS):
+        for name in (DIFFERENCES, WINDOW_DIFFERENCES):
             storage.delete(f"{state}/{name}")
 
 

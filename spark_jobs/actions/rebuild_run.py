@@ -66,7 +66,7 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         if drops:
             require_droppable(run, context, ledger, drops)
         if reads_changes(run, ledger):
-            context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
+            context.erasures.keys()  # checks that stop every batch come before the first write
             rebuild = _Rebuild(run=run, context=context, ledger=ledger, claim=claim, found=found)
             details = rebuild.carry_out(ledger.plan(), outcome)
             if drops and details["dropped"] != drops:  # an unfinished rebuild that was asked for without
@@ -197,7 +197,7 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
                 continue
             if not has_all_changes(one.spec, run.runtime.storage, context.layout, ledger):
                 raise _lacks_changes(one)
-            context.erasures.keys(keep=True)
+            context.erasures.keys()
             rebuild = _Rebuild(run=one, context=context, ledger=ledger, claim=claim)
             columns = rebuild.carry_out(ledger.plan(), outcome)["columns"]
             states[one.shard] = one.own_state()

@@ -334,7 +334,7 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
         found = _repairable(run, ledger)
         context = run.context()
         require_no_other_table(context, ledger)
-        context.erasures.keys(keep=True)  # checks that stop every batch come before the first write
+        context.erasures.keys()  # checks that stop every batch come before the first write
         plan = _planned(run, context, ledger, claim)
         run.report("plan", plan.number)
         work = _Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim, found=found)

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import RunWarning
-    from airflow_gddl.contract.spec import TableSpec
-    from spark_jobs.batch.merge import MergedBatch
     from spark_jobs.batch.session import TableSession
     from spark_jobs.batch.table_run import TableRun
 
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
 class Feature:
     """What a feature does at these points; this one: nothing."""
 
-    def after_commit(self, table: TableSession, merged: MergedBatch) -> None:
+    def after_commit(self, table: TableSession) -> None:
         """After a batch is in the ledger."""
 
     def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do
@@ -35,23 +33,13 @@ class Feature:
         their values."""
         return ()
 
-    def move(self, run: TableRun, new: TableSpec) -> None:
-        """After the tables of a row were copied to another name, the same: take along what the feature keeps of them.
-
-        It is called again where a move was killed.
-
-        Args:
-            run: with the row by its old name.
-            new: the row by its new one.
-        """
-
     def has_work(self, run: TableRun) -> bool:  # noqa: ARG002 - for features that do
         """For a poll: whether an idle table needs a run all the same."""
         return False
 
     def withdraw(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
-        """In maintenance of a row that does not use it any more, and for the old name of a table that was moved: remove
-        what readers find of it; returns the number of files."""
+        """In maintenance of a row that does not use it any more: remove what readers find of it; returns the number of
+        files."""
         return 0
 
     def clean(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do

@@ -292,17 +292,17 @@ def of_truncates(
 
 
 def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
-    """Warning of the first run into another target of a row with `shards`.
+    """Warning of the first run into another target.
 
     Args:
         before: the target until now; empty: the row has had no other.
     """
     message = (
-        f"the table is loaded again into {target}, because the metadata row's target was {before}; "
-        f"{before} stays as it is and "
-        "is no longer written: remove it when readers use the new table"
+        f"the metadata row's target was {before}: the table is loaded into {target} from the files that are there; "
+        f"{before} stays as it is and is no longer written: remove it when readers use the new table, "
+        f"or set the target back to {before}"
     )
-    return (RunWarning(code="TARGET_REPLACED", message=message),) if before else ()
+    return (RunWarning(code="TARGET_CHANGED", message=message),) if before else ()
 
 
 def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ...]:

@@ -86,7 +86,7 @@ _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
 _PLAIN = ("run", "errors_replay", "sweep_release", "truncate_release")
 """Loads that go on with an unfinished rebuild or reload of an earlier run, and else take what has landed."""
-_NO_SPARK = ("JAVA_MISSING", "JAVA_TOO_OLD", "DELTA_MISSING", "PACKAGE_MISSING", "S3A_MISSING")
+_NO_SPARK = ("NEEDS_SPARK", "JAVA_MISSING", "JAVA_TOO_OLD", "DELTA_MISSING", "PACKAGE_MISSING", "S3A_MISSING")
 
 
 def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:
@@ -232,7 +232,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     name = run.job.options.action.name
     require_supported(run)
     if name in LOADS or name == "plan":
-        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).require_same(keep=name in LOADS)
+        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=name in LOADS)
         totals.warn(notices.of_former_target(before, run.spec.table))
     if name not in LOADS:
         return action(name)(run, totals)

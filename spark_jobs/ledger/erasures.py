@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -16,60 +16,8 @@ from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.commit_files import read_small
-from spark_jobs.ledger.move_note import NOTE, read_note
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.erasure import Bound, ErasedKeys
-
-
-def earlier_names(storage: Storage, register: str, table: str, hashes: Collection[str]) -> tuple[str, ...]:
-    """
-    Args:
-        register: the table's folder of erasures.
-        table: its present name.
-
-    Raises:
-        FatalError: `LEDGER_DAMAGED`: a note can't be read.
-    """
-    root, schema, name = register.rstrip("/").rsplit("/", 2)
-    state = root.rpartition("/")[0]
-    names = dict.fromkeys(_recorded(storage, join(state, "runs", schema, name), hashes))
-    moves = tuple(_moves(storage, join(state, "ledger")))
-    known = [table, *names]
-    for now in known:  # grows: a table may have been moved several times
-        known += [old for old, new in moves if new == now and old not in known]
-    return tuple(dict.fromkeys(known[1:]))
-
-
-def _moves(storage: Storage, ledgers: str) -> Iterator[tuple[str, str]]:
-    """Old and new name of all moves whose note is there; a name that another table was moved to has none."""
-    for file in storage.list(ledgers):
-        if file.name.endswith(f"/{NOTE}"):
-            note = read_note(storage, file.path.removesuffix(f"/{NOTE}"))
-            if note is not None:
-                yield note.old, note.new
-
-
-def _recorded(storage: Storage, runs: str, hashes: Collection[str]) -> Iterator[str]:
-    """Names in records of the erasures, loose and archived: `details` keep the name of their time."""
-    for file in storage.list(runs):
-        if not file.path.endswith((".erase.json", ".jsonl")):
-            continue
-        data = read_if_there(storage, file.path)
-        for line in (data or b"").split(b"\n"):
-            if b'"erase"' not in line:
-                continue
-            details = _details(line)
-            if details.get("hash") in hashes and isinstance(details.get("table"), str):
-                yield details["table"]
-
-
-def _details(line: bytes) -> dict[str, Any]:
-    try:
-        details = json.loads(line)["details"]
-    except (ValueError, KeyError, TypeError):
-        return {}
-    return details if isinstance(details, dict) else {}
-
 
 _SALT_BYTES = 32
 _KEYED_BY = "keyed-by"
@@ -131,11 +79,10 @@ class ErasureRegister:
     def of(cls, storage: Storage, layout: Layout, spec: TableSpec) -> ErasureRegister:
         return cls(storage, layout.erased, spec)
 
-    def keys(self, files: Iterable[PlannedFile] = (), *, keep: bool = False) -> ErasedKeys:
+    def keys(self, files: Iterable[PlannedFile] = ()) -> ErasedKeys:
         """
         Args:
             files: files of the batch to exclude the keys from.
-            keep: store what a register of an earlier release doesn't state; under the table's claim.
 
         Raises:
             FatalError: `ERASURE_SALT_MISSING`, `ERASED_BY_OTHER_KEYS`.
@@ -148,9 +95,7 @@ class ErasureRegister:
         salt = self._stored_salt()
         if salt is None:
             raise self._salt_gone(self.spec.table)
-        bound, names = functools.cache(self._bound), self._names(stated, hashes)
-        if keep and _NAMES not in stated:
-            self._state({**stated, _NAMES: names})
+        bound, names = functools.cache(self._bound), self._names(stated)
         return ErasedKeys(table=names[0], former=names[1:], salt=salt, hashes=hashes, columns=self.spec.keys,
                           bound=bound, files={file.path: file for file in files})  # fmt: skip
 
@@ -166,20 +111,17 @@ class ErasureRegister:
         stated, there = former._stated(), self._stated() if own_hashes else {}
         if _KEYS in there and there[_KEYS] != stated.get(_KEYS, there[_KEYS]):
             raise self._by_others(there[_KEYS], stated[_KEYS])
-        names = [*former._names(stated, hashes), *(self._names(there, own_hashes) if own_hashes - hashes else ())]
+        names = [*former._names(stated), *(self._names(there) if own_hashes - hashes else ())]
         self._state({**stated, **there, _NAMES: list(dict.fromkeys(names))})
         for key_hash in sorted(hashes):
             erasure, mine = former.read(key_hash), self.read(key_hash) if key_hash in own_hashes else None
             if erasure is not None and (mine is None or mine.bound.until < erasure.bound.until):
                 self.write(replace(erasure, table=self.spec.table))
 
-    def _names(self, stated: Mapping[str, Any], hashes: frozenset[str]) -> tuple[str, ...]:
+    def _names(self, stated: Mapping[str, Any]) -> tuple[str, ...]:
         """Names that the hashes were made with; new ones are made with the first."""
-        if _NAMES in stated:
-            return tuple(stated[_NAMES])
-        earlier = earlier_names(self.storage, self.root, self.spec.table, hashes)
-        # Its name in the source may have been its name in the lake, too.
-        return tuple(dict.fromkeys((self.spec.table, self.spec.name_in_source, *earlier)))
+        # The name in the source may have been the name in the lake, too.
+        return tuple(stated.get(_NAMES) or dict.fromkeys((self.spec.table, self.spec.name_in_source)))
 
     def _bound(self, key_hash: str) -> Bound:
         erasure = self.read(key_hash)
@@ -200,7 +142,7 @@ class ErasureRegister:
         Raises:
             FatalError: as `keys`; `ERASURE_SALT_MISSING` also when another table has erasures.
         """
-        known = self.keys(keep=True)
+        known = self.keys()
         if known:
             stated = self._stated()
             if _KEYS not in stated:  # lost, or of an erasure before it was stored

@@ -32,7 +32,6 @@ from spark_jobs.ledger.commit_files import (
     to_bytes,
     unseal,
 )
-from spark_jobs.ledger.move_note import require_not_moved
 from spark_jobs.plan.file_times import BY_NAME, FileAging, FileTimes
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.sharding import beside_others
@@ -157,9 +156,6 @@ class Ledger:
 
         Args:
             others: states of the other shards of the table, which share its Delta tables.
-
-        Raises:
-            FatalError: `TABLE_MOVED`.
         """
         ledger = cls(storage, root.rstrip("/"), set())
         ledger._others = others
@@ -172,13 +168,12 @@ class Ledger:
         return frozenset(self._names)
 
     def look_again(self, listed: Iterable[str] | None = None) -> None:
-        """Read what others have written since; raises as `open`.
+        """Read what others have written since.
 
         Args:
             listed: names below the ledger's root, as listed just now; None: they are listed.
         """
         names = {file.name for file in self._storage.list(self._root)} if listed is None else set(listed)
-        require_not_moved(self._storage, self._root, names)
         newest = _newest_commit(names)
         if newest != _newest_commit(self._names):
             self._newest, self._rows = self._read_commit(newest), None

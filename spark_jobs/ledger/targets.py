@@ -1,4 +1,4 @@
-"""Records the lake table that a source's table is loaded into, so that a changed target in the metadata is detected.
+"""Records the lake table that a source's table is loaded into: another target loads the table again.
 
     _gddl/targets/<schema>/<name>.json             the source of this table
     _gddl/sources/<source>/<schema>/<name>.json    the target of a source's table
@@ -6,7 +6,7 @@
     _gddl/sharded/<source>/<schema>/<name>.json    the target of a row with `shards`
 
 Kept for tables of declared sources and for those that have a target; written by their first run. A row with `shards`
-has a record of its own, since its source may load the same table alone, too. Another target loads its table again.
+has a record of its own, since its source may load the same table alone, too.
 """
 
 from __future__ import annotations
@@ -55,68 +55,58 @@ class TargetRecords:
         source = self.spec.source if declared else _UNDECLARED
         return TargetRecord(target=self.spec.table, source=source, table=self.spec.name_in_source)
 
-    def require_same(self, *, keep: bool) -> str:
-        """Require that the table's target is unchanged; record it the first time.
+    def former_target(self, *, keep: bool) -> str:
+        """The target into which the table was loaded before its row named another; empty: it has had no other.
 
         Args:
-            keep: false records nothing.
-
-        Returns:
-            The target into which a row with `shards` was loaded before; empty: it has had no other.
+            keep: record the present target, so that the next run has had no other; false records nothing.
 
         Raises:
-            FatalError: `TARGET_CHANGED`, `TARGET_TAKEN`, `LEDGER_DAMAGED`.
+            FatalError: `TARGET_TAKEN`, `LEDGER_DAMAGED`, `ERASED_BY_OTHER_KEYS`.
         """
         if not self.is_kept:
             return ""
-        before = ""
+        recorded = list[str]()
         for path in self._placements:
             record = self._read(path)
             if record is not None and record.target == self.spec.table:
                 return ""
-            if record is not None and self._is_loaded(record.target):
-                if not self.spec.shards:
-                    raise self._changed(record.target)
-                before = record.target
-        self._require_new()
+            recorded += [record.target] if record is not None else []
+        self._require_free()
+        before = next(filter(self._is_loaded, (*recorded, *self._name_before)), "")
         if keep:
             if before:  # its landing files are read again, and erased keys with them
                 former = replace(self.spec, table=before)
                 self._register(self.spec).adopt(self._register(former))
-            self.note()
+            self._note()
         return before
 
     def _register(self, spec: TableSpec) -> ErasureRegister:
         return ErasureRegister.of(self.storage, Layout.of(self.roots, spec), spec)
 
-    def note(self) -> None:
+    def _note(self) -> None:
         """Overwrite the records."""
         data = codec.to_json(self._own).encode()
         for path in (self._of_target(self.spec.table), *reversed(self._placements)):
             self.storage.write(path, data)
 
-    def forget(self, target: str) -> None:
-        """Remove the record of a target that the table no longer has."""
-        path = self._of_target(target)
-        self.storage.delete(path)
-        self.storage.prune(path.rpartition("/")[0], self.roots.lake)
-
-    def is_of_others(self, target: str) -> bool:
-        """Whether a lake's table was loaded, and none of it from this table's landing folder."""
-        return self._other_folder(target) is not None
-
-    def _require_new(self) -> None:
-        name, target = self.spec.name_in_source, self.spec.table
+    def _require_free(self) -> None:
+        """Refuse a target that is another table's."""
+        target = self.spec.table
         owner = self._read(self._of_target(target))
-        if owner is None or not self._is_same(owner):
-            if owner is not None and self._has_ledger(target):
-                raise _taken(target, f"{owner.source}:{owner.table}" if owner.source else owner.table)
-            if (folder := self._other_folder(target)) is not None:
-                raise _taken(target, f"files of {folder}")
-        if self.spec.shards:
+        if owner is not None and self._is_same(owner):
             return
-        if name != target and self._is_loaded(name) and self._other_folder(name) is None:
-            raise self._changed(name)
+        if owner is not None and self._has_ledger(target):
+            raise _taken(target, f"{owner.source}:{owner.table}" if owner.source else owner.table)
+        if (folder := self._other_folder(target)) is not None:
+            raise _taken(target, f"files of {folder}")
+
+    @property
+    def _name_before(self) -> tuple[str, ...]:
+        """The table's name before its row had a target, if it was loaded by that name, which kept no record."""
+        name = self.spec.name_in_source
+        is_own = name != self.spec.table and not self.spec.shards and self._other_folder(name) is None
+        return (name,) if is_own else ()
 
     def _is_same(self, owner: TargetRecord) -> bool:
         """Either name may be empty: the source was undeclared before, or is now. Rows with shards may change it."""
@@ -156,14 +146,7 @@ class TargetRecords:
         return ledger.state.batch > 0 or ledger.has_shards
 
     def _ledger(self, target: str) -> Ledger:
-        """Empty where the table was moved away."""
-        state = Layout.of(self.roots, TableSpec(table=target, keys=())).state
-        try:
-            return Ledger.open(self.storage, state)
-        except FatalError as error:
-            if error.code != "TABLE_MOVED":
-                raise
-            return Ledger(self.storage, state, set())
+        return Ledger.open(self.storage, Layout.of(self.roots, TableSpec(table=target, keys=())).state)
 
     @property
     def _placements(self) -> tuple[str, ...]:
@@ -186,12 +169,6 @@ class TargetRecords:
 
     def _read(self, path: str) -> TargetRecord | None:
         return read_small(self.storage, path, TargetRecord, "delete it; the next run rewrites it")
-
-    def _changed(self, target: str) -> FatalError:
-        new = self.spec.table
-        what = f"{self.spec.qualified_name} is loaded into {target}, and the metadata says {new}"
-        remedy = f"move it with `gddl move --table {target} --to {new}`, or set the target back to {target}"
-        return FatalError("TARGET_CHANGED", what, remedy=remedy)
 
 
 def _parts(table: str) -> tuple[str, str]:

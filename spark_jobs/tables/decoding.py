@@ -100,7 +100,7 @@ class Decoding:
             groups=schema.groups,
             table_schema=schema.table_schema,
             stamp=Stamp.of(plan),
-            erased=context.erasures.keys(plan.files, keep=True),
+            erased=context.erasures.keys(plan.files),
         )
         applies = are_applied(context.spec, released=plan.releases)
         return cls(schema=schema, decoder=decoder, applies_truncates=applies)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_gddl.contract.actions import AdoptRelease, Erase, Explain, Maintain, Move, Rebuild, Reload, Verify
+from airflow_gddl.contract.actions import AdoptRelease, Erase, Explain, Maintain, Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.adopt.taking_over import Landed, table_of, values
@@ -515,16 +515,6 @@ def test_maintenance_and_erasure_of_adopted_rows(lake: Lake) -> None:
     lake.change(spec, 3, [("U", 2, "changed")])
     lake.done(spec)
     assert lake.replica(spec) == {2: "changed", 8: "late"}
-    verified(lake, spec)
-
-
-def test_a_moved_table_keeps_its_baseline(lake: Lake) -> None:
-    spec = spec_of(landing=f"{lake.root}/landing/s/t", source="s", source_table="s.t")
-    adopted(lake, spec)
-    lake.done(spec, JobOptions(action=Move(to="s.other")))
-    spec = replace(spec, table="s.other")
-    lake.done(spec)
-    assert lake.replica(spec) == EXPECTED
     verified(lake, spec)
 
 

@@ -20,7 +20,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import desired_path, stop_path
 from airflow_gddl.contract.spec import DesiredState
-from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.factory import AGAIN, build_dags
 from airflow_gddl.operators.jobs import GddlContinuousOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, current_desired_state
 from airflow_gddl.runtime.state.lake_state import read_pipeline, table_statuses
@@ -75,7 +75,7 @@ def states(stage: Stage) -> dict[str, TableStatus]:
 
 
 def test_one_task_with_growing_retry_delays(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AIRFLOW__GDDL__CONTINUOUS_RETRIES")
+    monkeypatch.setitem(AGAIN, "retries", 10)
     dag = build_dags()[PACK]
     (task,) = dag.tasks
     assert isinstance(task, GddlContinuousOperator)

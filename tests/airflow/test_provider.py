@@ -81,13 +81,11 @@ def test_every_option_is_read_and_documented() -> None:
         ("refresh_seconds", "soon"),
         ("job_command", "rm -rf"),
         ("job_command", "[]"),
-        ("owner_links", "team-a"),
-        ("owner_links", '{"team-a": "javascript:alert(1)"}'),
     ],
 )
 def test_unusable_options_are_reported(option: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"AIRFLOW__GDDL__{option.upper()}", value)
-    read = {"job_command": configuration.job_command, "owner_links": configuration.owner_links}
+    read = {"job_command": configuration.job_command}
     with pytest.raises(MetadataError, match=rf"OPTION_INVALID.*\[gddl\] {option}.*Remedy: write"):
         read.get(option, lambda: configuration.number(option))()
 

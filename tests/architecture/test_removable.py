@@ -31,7 +31,6 @@ from tests.harness.lake import Lake, spec_of
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("airflow_gddl", "spark_jobs")
 _ASKING: dict[str, dict[str, Any]] = {
-    "apply_exceptions": {"table": "control.awsdms_apply_exceptions"},
     "iceberg": {"iceberg": True},
     "consistent_cut": {},
     "capture": {"dialect": "debezium", "options": {"capture": {"connector": "postgresql"}}},
@@ -117,7 +116,7 @@ def test_no_other_module_imports_a_room(room: Room) -> None:
 
 def test_there_are_rooms_of_each_kind() -> None:
     assert {room.kind: sum(one.kind == room.kind for one in ROOMS) for room in ROOMS} == {
-        "source": 3, "feature": 3, "runner": 3, "action": 19, "command": 7, "tool": 2,
+        "source": 3, "feature": 2, "runner": 3, "action": 18, "command": 7, "tool": 2,
     }  # fmt: skip
 
 
@@ -153,7 +152,7 @@ from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.batch.runtime import NoSpark
 from spark_jobs.program import read_spec
 
 def gddl(arguments):

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild, Reload, Run
+from airflow_gddl.contract.actions import Erase, Maintain, Rebuild, Reload, Run
 from airflow_gddl.contract.consistent_cut import cut_path, time_place
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -476,14 +476,6 @@ def test_an_unfinished_batch_and_a_table_that_is_not_loaded_are_refused(lake: La
     lake.ledger(ORDERS).write_plan(plan)
     assert refused(lake, "latest", ORDERS)[0] == "BATCH_UNFINISHED"
     assert "it is not loaded" in refused(lake, "latest", spec_of("never"))[1]
-
-
-def test_a_moved_table_keeps_its_cuts(lake: Lake, service: Service) -> None:
-    cuts = cuts_of(lake, ORDERS)
-    cuts.make("first", at(2).isoformat())
-    lake.done(ORDERS, JobOptions(action=Move(to="s.moved")))
-    stored = cuts.stored("first").tables[0]
-    assert (stored.table, stored.folder) == ("s.moved", "_as_of/first/s/orders")
 
 
 @pytest.mark.parametrize("vectors", [False, True])

@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.actions import Erase, Move
+from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.consistent_cut import asked_moment, change_cut, chosen, cut_path, cuts, read_cut
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.consistent_cut_rows import make
-from spark_jobs.batch.runtime import Step
 from tests.as_of.cuts import RefusedError
 from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at, cuts_of, lake, service
 from tests.harness.lake import Lake
@@ -81,27 +80,6 @@ def test_a_table_that_is_loaded_again_meanwhile_is_in_no_cut(lake: Lake, service
     with pytest.raises(RefusedError) as found:
         made.made("cut", chosen(asked_moment(moment), facts), facts, asked=moment)
     assert found.value.code == "CUT_TABLE_CHANGED"
-
-
-def test_a_move_that_is_killed_once_the_new_name_counts_has_renamed_its_cuts(lake: Lake, service: Service) -> None:
-    """An erasure by the new name finds them."""
-
-    class Killed(BaseException):
-        pass
-
-    def observe(step: Step) -> None:
-        if step.step == "counts":
-            raise Killed
-
-    made = cuts_of(lake, ACCOUNTS, ORDERS)
-    made.make("cut", at(5).isoformat())
-    with pytest.raises(Killed):
-        lake.done(ACCOUNTS, JobOptions(action=Move(to="s.moved")), observe=observe)
-    moved = replace(ACCOUNTS, table="s.moved", source_table="s.accounts")
-    lake.done(moved, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
-    cut = made.stored("cut")
-    assert [one.table for one in cut.tables] == ["s.moved", "s.orders"]
-    assert [row["id"] for row in made.rows(cut, "s.moved")] == [2]
 
 
 def test_changes_of_a_document_are_not_lost(lake: Lake, service: Service) -> None:

@@ -13,15 +13,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import CatalogDiff, CatalogSync, Erase, Maintain, Move, Rebuild
+from airflow_gddl.contract.actions import CatalogDiff, CatalogSync, Erase, Maintain, Rebuild
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.features.iceberg import iceberg_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, Step
+from spark_jobs.batch.runtime import NoSpark, Runtime, Step
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from tests.catalogs import iceberg_server
 from tests.catalogs.world import CatalogWorld, codes, row
 from tests.harness.lake import TIER
@@ -221,28 +220,6 @@ def test_a_table_dropped_in_the_catalog_comes_back_on_request(named: Named) -> N
     assert codes(named.run(spec)) == ["CATALOG_TABLE_DROPPED"]
     assert codes(named.run(spec, JobOptions(action=CatalogSync()))) == []
     assert named.is_read(spec)
-
-
-def test_a_moved_table_has_its_new_name(named: Named) -> None:
-    spec, lake = orders(), named.world.lake
-    lake.load(spec)
-    named.run(spec)
-    named.run(spec, JobOptions(action=Move(to="s.sales")))
-    moved = replace(spec, table="s.sales", source_table="s.orders")
-    assert codes(named.run(moved)) == ["CATALOG_ENTRY_LEFT"]
-    assert named.read("sales") == named.delta(moved)
-    shown = named.run(moved, JobOptions(action=CatalogDiff())).details["tables"]
-    assert [(one["name"], one["code"]) for one in shown if one["code"]] == [
-        (f"{named.database}.orders", "CATALOG_ENTRY_LEFT")
-    ]
-    spec, same = replace(spec, table="s.first"), replace(named.world.catalogs["main"], table="one_name")
-    named = replace(named, world=replace(named.world, catalogs={"main": same}))
-    lake.load(spec)
-    named.run(spec)
-    named.run(spec, JobOptions(action=Move(to="s.second")))
-    moved = replace(spec, table="s.second", source_table="s.first")
-    assert codes(named.run(moved)) == []
-    assert named.read("one_name") == named.delta(moved)
 
 
 def test_maintenance_keeps_what_the_catalog_points_to(named: Named) -> None:

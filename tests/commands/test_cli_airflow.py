@@ -81,30 +81,6 @@ def test_init_sets_up_an_existing_airflow(tmp_path: Path, gddl: Run, jobs: Path,
     assert set(kept) <= set((tmp_path / "airflow.cfg").read_text().splitlines())
 
 
-@pytest.mark.usefixtures("jobs")
-def test_init_writes_as_many_dag_files_as_are_asked_for(tmp_path: Path, gddl: Run) -> None:
-    dags = tmp_path / "dags"
-    assert gddl("init", "--airflow", str(dags), "--dag-files", "3")[0] == 0
-    files = sorted(path.name for path in dags.glob("*.py"))
-    assert files == [
-        "gddl_1_of_3.py",
-        "gddl_2_of_3.py",
-        "gddl_3_of_3.py",
-        "gddl_metadata_problems.py",
-        "gddl_upkeep.py",
-    ]
-    for part in (1, 2, 3):
-        text = (dags / f"gddl_{part}_of_3.py").read_text()
-        assert f"build_dags(beside=__file__, part={part}, of=3)" in text
-        compile(text, "dag", "exec")
-
-
-def test_dag_files_are_of_a_dags_folder(tmp_path: Path, gddl: Run) -> None:
-    status, _, err = gddl("init", str(tmp_path / "project"), "--dag-files", "3")
-    assert (status, "OPTION_INVALID" in err) == (2, True)
-    assert not (tmp_path / "project").exists()
-
-
 def test_a_setting_that_is_there_is_kept_and_the_variable_is_shown(tmp_path: Path, gddl: Run, jobs: Path) -> None:
     (tmp_path / "airflow.cfg").write_text(f"[gddl]\njob_command = {json.dumps(OTHER)}\n")
     _, out, _ = gddl("init", "--airflow", str(tmp_path / "dags"))

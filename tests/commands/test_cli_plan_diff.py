@@ -185,7 +185,7 @@ def test_each_kind_of_edit_is_shown_with_what_to_run(gddl: Gddl) -> None:
     first = out.splitlines()[0]
     assert first.startswith("changes since HEAD: ")
     assert sorted(first.removeprefix("changes since HEAD: ").split(", ")) == [
-        "1 invalid", "1 new", "1 removed", "1 renamed", "1 setting", "2 to repair or move", "3 changed",
+        "1 invalid", "1 new", "1 removed", "1 renamed", "1 setting", "1 to repair", "3 changed",
     ]  # fmt: skip
     until = "until they are rebuilt, runs may fail if the column is stored"
     blocks = {lines[0].split()[0]: lines for block in out.split("\n\n")[1:-2] if (lines := block.splitlines())}
@@ -193,8 +193,7 @@ def test_each_kind_of_edit_is_shown_with_what_to_run(gddl: Gddl) -> None:
         "lake.named": [
             "lake.named  renamed",
             "  target  'shop.named' → 'lake.named'",
-            "  its tables in the lake have the name shop.named until they are moved",
-            "  run  gddl move --table shop.named --to lake.named",
+            "  it is loaded again into lake.named; shop.named stays, and is no longer written",
         ],
         "shop.bad": [
             "shop.bad  invalid",
@@ -230,8 +229,7 @@ def test_a_comment_is_a_table_in_which_values_are_code(gddl: Gddl) -> None:
     lines = out.splitlines()
     row = next(line for line in lines if line.startswith("| `shop.changed`"))
     assert r"`description` `not set → 'a \| @b 'c''`" in row
-    assert lines[lines.index("```sh") + 1 :][:3] == [
-        "gddl move --table shop.named --to lake.named",
+    assert lines[lines.index("```sh") + 1 :][:2] == [
         "gddl rebuild --table shop.changed",
         "```",
     ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import importlib
 import re
 
-from airflow_gddl.cli.lake import Lake
 from tests.unit.pages import ROOT, page
 
 PAGE = page("releasing.md")
 ROWS = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in PAGE.splitlines() if line.startswith("| ")][
     1:
 ]
-ASKED = ("metadata", "commands", "--json", "tables", "documents of the lake", "Python API", "Airflow import paths")
+ASKED = ("metadata", "commands", "--json", "tables", "documents of the lake", "Airflow import paths")
 
 
 def test_each_promise_says_how_it_changes_and_names_tests() -> None:
@@ -39,9 +38,3 @@ def test_paths_of_other_pages_are_among_them() -> None:
     for name in ("airflow.md", "tutorial.md", "streaming.md"):
         for module, names in re.findall(r"^from (airflow_gddl[\w.]*) import (.+)$", page(name), re.MULTILINE):
             assert set(names.split(", ")) <= set(promised[module].split(", ")), f"{name}: {module}"
-
-
-def test_the_python_api_is_that_of_its_page() -> None:
-    named = set(re.findall(r"\blake\.(\w+)\(", page("notebooks.md")))
-    assert named
-    assert {name for name in named if not hasattr(Lake, name)} == set()

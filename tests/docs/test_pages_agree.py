@@ -25,7 +25,6 @@ WRITES_THERE = {
 """Modules of jobs that write into landing folders, and the beginning of the row that says so on the pages."""
 IN_THE_LAKE = {
     "actions/erase.py": "deletes its own files of captured changes",
-    "actions/move.py": "moves tables and state; of landing folders it reads only names",
     "actions/reload_run.py": "removes tables of a reload that was not finished",
     "ledger/adoption.py": "the ledger of an adopted table",
     "ledger/erasures.py": "remembered keys",

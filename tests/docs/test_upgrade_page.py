@@ -147,7 +147,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     (tmp_path / "metadata/tables").mkdir(parents=True)
-    settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
+    settings = "landing: ../landing\nlake: ../lake\n"
     (tmp_path / "metadata/gddl.yaml").write_text(settings)
     (tmp_path / "metadata/tables/shop.yaml").write_text(
         "tables: [{table: shop.orders, keys: [id], sequence_by: [seq]}]\n"

@@ -288,7 +288,6 @@ def plain(folder: Path, *arguments: str) -> list[list[str]]:
 METADATA = """
 landing: ../landing
 lake: ../lake
-tiers: {small: {tasks: processes}}
 sources:
   crm: {heartbeat: ops.heartbeat, defaults: {freshness: 1h}}
 """
@@ -297,10 +296,6 @@ tables:
   - {table: public.orders, keys: [id], sequence_by: [seq], source: crm}
   - {table: ops.heartbeat, keys: [id], sequence_by: [seq], source: crm}
   - {table: public.other, keys: [id], sequence_by: [seq], source: erp, freshness: 1h}
-  - table: dmslogs.awsdms_apply_exceptions
-    source: erp
-    keys: []
-    options: {missing_op: insert, timestamp_column: ERROR_TIME}
 """
 
 
@@ -329,7 +324,6 @@ def test_a_stopped_heartbeat_makes_the_tables_of_its_source_late(tmp_path: Path)
         row = pa.table({"id": pa.array([1], pa.int32()), "v": ["load"]})
         write(tmp_path / "landing" / Path(*table.split(".")), "LOAD00000001.parquet", row)
         change(tmp_path, table, 1, timedelta(hours=7))
-    (tmp_path / "landing" / "dmslogs" / "awsdms_apply_exceptions").mkdir(parents=True)
     results = {result["table"]: result for result in gddl(tmp_path, "run")[0]}
     assert results["public.orders"]["status"] == "succeeded"
     gddl(tmp_path, "run")  # nothing to do
@@ -361,24 +355,6 @@ def test_a_loaded_table_reports_until_when_it_is_complete(tmp_path: Path) -> Non
     assert freshness["commit_ts"] < freshness["complete_until"]
     behind = datetime.now(UTC) - datetime.fromisoformat(freshness["complete_until"])
     assert timedelta(minutes=10) <= behind < timedelta(hours=1)
-
-
-def test_changes_that_dms_could_not_apply_are_a_warning(tmp_path: Path) -> None:
-    """Columns as AWS documents them for the table `awsdms_apply_exceptions`."""
-    metadata(tmp_path)
-    columns: dict[str, Any] = {
-        "TASK_NAME": ["crm"] * 2, "TABLE_OWNER": ["public"] * 2, "TABLE_NAME": ["orders"] * 2,
-        "ERROR_TIME": pa.array([datetime.now(UTC)] * 2, UTC_TIMES),
-        "STATEMENT": ["UPDATE 1", "UPDATE 2"], "ERROR": ["no row"] * 2,
-    }  # fmt: skip
-    folder = tmp_path / "landing" / "dmslogs" / "awsdms_apply_exceptions"
-    write(folder, f"{datetime.now(UTC):%Y%m%d-%H%M%S%f}"[:18] + ".parquet", pa.table(columns))
-    table = "dmslogs.awsdms_apply_exceptions"
-    (result,), _ = gddl(tmp_path, "run", "--table", table)
-    assert [(w["code"], w["count"]) for w in result["warnings"] if w["code"].startswith("SOURCE")] == [
-        ("SOURCE_EXCEPTIONS", 2)
-    ]
-    assert "SOURCE_EXCEPTIONS" in statuses(tmp_path)[table]["attention"]
 
 
 def test_files_of_all_sources_of_a_table_are_counted(tmp_path: Path) -> None:

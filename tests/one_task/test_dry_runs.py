@@ -16,7 +16,7 @@ from typer.main import get_command
 
 import spark_jobs.features
 from airflow_gddl.cli.commands import app
-from airflow_gddl.contract.actions import Erase, Explain, Load, Maintain, Move, Plan, Rebuild, Reload
+from airflow_gddl.contract.actions import Erase, Explain, Load, Maintain, Plan, Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
 from tests.conftest import LocalPort
@@ -178,12 +178,6 @@ def unmasked(lake: Lake) -> TableSpec:
     return SPEC
 
 
-def moved(lake: Lake) -> TableSpec:
-    filled(lake)
-    lake.done(SPEC, JobOptions(action=Move(to="s.new")))
-    return SPEC
-
-
 def sharded(lake: Lake) -> Sharded:
     one = Sharded(lake.root, ("crm_eu", "crm_us"))
     for shard in one.shards:
@@ -250,7 +244,6 @@ REFUSALS = [
     Refusal("ERASED_BY_OTHER_KEYS", (REBUILD, RELOAD), erased_by_other_keys),
     Refusal("ERASURE_SALT_MISSING", (*LOADS, ERASE), without_salt),
     Refusal("ERASURE_SALT_MISSING", (ERASE,), without_salt_of_another),
-    Refusal("TABLE_MOVED", (*LOADS, MAINTAIN, ERASE), moved),
     Refusal("SHARDS_CHANGED", LOADS, one_source_of_several),
     Refusal("FEATURE_MISSING", (RUN,), other_row(iceberg=True)),
     Refusal("DIALECT_UNKNOWN", LOADS, other_row(dialect="none")),

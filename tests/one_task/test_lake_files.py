@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from airflow_gddl.contract.actions import Erase, Maintain, Move, Reload
+from airflow_gddl.contract.actions import Erase, Maintain, Reload
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
 from tests.catalogs.world import CatalogWorld, row
@@ -44,11 +44,10 @@ def test_page_names_what_runs_keep(tmp_path: Path) -> None:
     declared = spec_of("d", source="crm", source_table="public.d", landing=str(tmp_path / "crm"))
     lake.load(declared)
     lake.done(declared)
-    lake.done(declared, JobOptions(action=Move(to="s.moved")))
     assert unknown_to_page(tmp_path / "lake") == []
     assert found_kinds(tmp_path / "lake") >= {
         "ledger/<table>/commits/<n>.json", "ledger/<table>/claims/<n>.json", "ledger/<table>/seen.json",
-        "ledger/<table>/move.json", "tombstones/<table>/…", "runs/<table>/<time>-<run>.json",
+        "tombstones/<table>/…", "runs/<table>/<time>-<run>.json",
         "erased/<table>/<id>.json", "erased/<table>/keyed-by", "erased/salt.json", "targets/<table>.json",
         "sources/<source>/<table>.json", "folders/<id>.json",
     }  # fmt: skip

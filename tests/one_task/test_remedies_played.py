@@ -51,7 +51,7 @@ class Shop:
         self.row = {name: value for name, value in {**self.row, **fields}.items() if value is not None}
         tables = self.folder / "metadata" / "tables"
         tables.mkdir(parents=True, exist_ok=True)
-        settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
+        settings = "landing: ../landing\nlake: ../lake\n"
         (self.folder / "metadata" / "gddl.yaml").write_text(settings)
         row = ", ".join(f"{name}: {value}" for name, value in {"table": "s.t", **self.row}.items())
         (tables / "s.yaml").write_text(f"tables: [{{{row}}}]\n")
@@ -394,7 +394,6 @@ PLAYED: dict[str, Play] = {
     "DERIVED_CHANGED": Play(
         arrange=with_row(derive="{w: 'upper(v)'}"), command="gddl rebuild", rows=CHANGED
     ),
-    "TARGET_CHANGED": Play(arrange=with_row(target="s.other"), command="gddl move", rows=CHANGED),
     "KEY_NULL": Play(arrange=without_key, asked=LISTED, command="gddl errors dismiss", rows=CHANGED),
     "SEQUENCE_NULL": Play(arrange=without_sequence, asked=LISTED, command="gddl errors dismiss", rows=CHANGED),
     "EXPECTATION_FAILED": Play(

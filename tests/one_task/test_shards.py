@@ -261,7 +261,6 @@ def test_the_ledger_of_a_table_without_shards_has_no_word_of_them(tmp_path: Path
 
 SETTINGS = """landing: ../landing
 lake: ../lake
-tiers: {small: {tasks: processes}}
 sources:
   crm_eu: {landing: ../landing-crm_eu, target: '{source}_{schema}.{table}'}
   crm_us: {landing: ../landing-crm_us}
@@ -335,7 +334,7 @@ def test_rows_that_cannot_be_are_refused(tmp_path: Path, row: str, code: str) ->
     assert all("\n" not in str(problem) for problem in problems)
 
 
-@pytest.mark.parametrize("options", [{"action": "reload"}, {"action": "resync"}, {"action": "move", "to": "a.b"}])
+@pytest.mark.parametrize("options", [{"action": "reload"}, {"action": "resync"}])
 def test_what_is_not_built_for_shards_is_refused_before_anything_is_done(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:

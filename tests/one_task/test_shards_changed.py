@@ -24,7 +24,6 @@ pytestmark = pytest.mark.wide
 TWO = ("eu", "us")
 SETTINGS = """landing: ../landing
 lake: ../lake
-tiers: {small: {tasks: processes}}
 sources: {eu: {landing: ../landing-eu}, us: {landing: ../landing-us}}
 """
 HEAD = "source: eu\ndefaults: {settle: 0s, sequence_by: [seq]}\n"
@@ -81,7 +80,7 @@ def test_a_new_target_loads_the_table_again(tmp_path: Path, shards: str) -> None
     (result,), _ = gddl(tmp_path, "run")
     assert (result["status"], result["mode"]) == ("succeeded", "initial")
     (warning,) = result["warnings"]
-    assert warning["code"] == "TARGET_REPLACED"
+    assert warning["code"] == "TARGET_CHANGED"
     assert "lake.f stays as it is" in warning["message"]
     assert replica(tmp_path, "lake.f") == one.expected
     assert replica(tmp_path, "lake.f2") == {key: v for key, v in one.expected.items() if key[0] in shards}
@@ -153,10 +152,9 @@ def test_a_source_has_the_table_alone_too(tmp_path: Path, shards: str) -> None:
         results, _ = gddl(tmp_path, "run")
         assert not [w for result in results for w in result["warnings"]]
     rows(tmp_path, "table: s.t, keys: [id], target: eu.t", both, other)
-    gddl(tmp_path, "move", "--table", "s.t", "--to", "eu.t")
     results, _ = gddl(tmp_path, "run")
     assert {(result["table"], result["status"]) for result in results} == {
-        ("eu.t", "skipped"), ("lake.a", "skipped"), ("lake.b", "skipped"),
+        ("eu.t", "succeeded"), ("lake.a", "skipped"), ("lake.b", "skipped"),
     }  # fmt: skip
 
 

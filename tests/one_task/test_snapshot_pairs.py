@@ -200,17 +200,14 @@ def test_a_column_that_is_let_in_again_has_its_values(back: bool, exports: Expor
 # --- c: the target ---
 
 
-def test_another_target_is_refused_and_a_move_takes_all(exports: Exports) -> None:
+def test_another_target_takes_the_snapshots_again(exports: Exports) -> None:
     exports.land(1, pa.table({"id": [1, 2, 3], "v": ["a", "b", "c"]}))
     exports.run()
     exports.run(action="erase", key={"id": "3"})
     exports.land(2, pa.table({"id": [1, 2, 3], "v": ["a", "B", "c"]}))
     moved = exports.of(table="s.new", source_table="s.t")
-    assert moved.fault() == "TARGET_CHANGED"
-    exports.run(action="move", to="s.new")
-    assert codes(moved.run()) == {}
+    assert "TARGET_CHANGED" in codes(moved.run())
     assert moved.rows("id", "v") == [(1, "a"), (2, "B")], "the erased key does not come back"
-    assert exports.fault() == "TABLE_MOVED"
     moved.land(3, pa.table({"id": [1, 3], "v": ["a", "c"]}))
     moved.run()
     assert moved.rows("id", "v") == [(1, "a")]
@@ -238,20 +235,6 @@ def test_an_erasure_leaves_no_change_file_with_the_key(exports: Exports) -> None
     assert not exports.captured()
     exports.run()
     assert exports.rows("id", "v") == [(2, "b")], "what waited was of before"
-
-
-def test_a_move_with_changes_that_wait_takes_them_again(exports: Exports) -> None:
-    strict = exports.of(expect={"short": Expectation(rule="length(v) < 4", on="fail")})
-    exports.land(1, pa.table({"id": [1], "v": ["a"]}))
-    strict.run()
-    exports.land(2, pa.table({"id": [1], "v": ["long one"]}))
-    assert strict.fault() == "EXPECTATION_FAILED"
-    assert strict.captured()
-    exports.run(action="move", to="s.new")
-    assert not exports.captured()
-    moved = exports.of(table="s.new", source_table="s.t")
-    moved.run()
-    assert moved.rows("v") == [("long one",)]
 
 
 def test_the_table_of_other_snapshots_is_not_taken(exports: Exports) -> None:

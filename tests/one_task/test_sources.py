@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from tests.harness.landing import write
 from tests.one_task.commands import gddl, gddl_process
 
-SETTINGS = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\nsources:\n"
+SETTINGS = "landing: ../landing\nlake: ../lake\nsources:\n"
 SOURCE = "  {0}: {{landing: ../landing-{0}, target: '{{source}}_{{schema}}.{{table}}'}}\n"
 ROWS = "tables:\n  - {table: public.orders, keys: [id], sequence_by: [seq], tombstone_retention: 7d}\n"
 
@@ -104,80 +104,21 @@ def retarget(folder: Path, target: str) -> None:
     settings.write_text(settings.read_text().replace("'{source}_{schema}.{table}'", f"'{target}'"))
 
 
-def test_changed_target_stops_runs_until_the_move(tmp_path: Path) -> None:
+def test_changed_target_loads_the_table_again(tmp_path: Path) -> None:
     metadata(tmp_path, "crm")
     load(tmp_path, "crm", 3)
     gddl(tmp_path, "run")
     before = replica(tmp_path, "crm_public.orders")
     retarget(tmp_path, "lake_{source}.{table}")
     change(tmp_path, "crm", 1, ("I", 9, "after"))
-    results, said = gddl(tmp_path, "run", status=1)
-    assert results[0]["error"]["code"] == "TARGET_CHANGED"
-    assert "gddl move --table crm_public.orders --to lake_crm.orders" in said
-    assert replica(tmp_path, "crm_public.orders") == before
-    assert not (tmp_path / "lake" / "lake_crm").exists()
-    results, _ = gddl(tmp_path, "move", "--table", "crm_public.orders", "--to", "lake_crm.orders")
-    assert [(r["status"], r["details"]["to"]) for r in results] == [("succeeded", "lake_crm.orders")]
+    (line,) = gddl(tmp_path, "status")[0]
+    assert (line["table"], line["state"]) == ("lake_crm.orders", "new")
     results, _ = gddl(tmp_path, "run")
-    assert [(r["table"], r["mode"], r["rows_read"]) for r in results] == [("lake_crm.orders", "incremental", 1)]
+    assert [(r["table"], [w["code"] for w in r["warnings"]]) for r in results] == [
+        ("lake_crm.orders", ["TARGET_CHANGED"])
+    ]
+    assert replica(tmp_path, "crm_public.orders") == before
     assert replica(tmp_path, "lake_crm.orders") == {**before, 9: "after"}
     (line,) = gddl(tmp_path, "status")[0]
     assert (line["table"], line["state"]) == ("lake_crm.orders", "fresh")
     gddl(tmp_path, "verify")
-
-
-def test_move_before_the_metadata_change(tmp_path: Path) -> None:
-    metadata(tmp_path, "crm")
-    load(tmp_path, "crm", 3)
-    gddl(tmp_path, "run")
-    gddl(tmp_path, "move", "--table", "crm_public.orders", "--to", "lake_crm.orders")
-    settings = (tmp_path / "metadata" / "gddl.yaml").read_text()
-    retarget(tmp_path, "lake_{source}.{table}")
-    (line,) = gddl(tmp_path, "status")[0]
-    assert (line["table"], line["state"], line["rows"]) == ("lake_crm.orders", "fresh", 3)
-    (tmp_path / "metadata" / "gddl.yaml").write_text(settings)
-    results, _ = gddl(tmp_path, "run", status=1)
-    assert results[0]["error"]["code"] in ("TABLE_MOVED", "TARGET_CHANGED")
-    assert "lake_crm.orders" in results[0]["error"]["message"]
-    retarget(tmp_path, "lake_{source}.{table}")
-    assert gddl(tmp_path, "run")[0][0]["status"] == "skipped"
-
-
-def test_status_of_a_name_that_another_table_had(tmp_path: Path) -> None:
-    metadata(tmp_path, "crm", "erp")
-    load(tmp_path, "crm", 3)
-    load(tmp_path, "erp", 1)
-    gddl(tmp_path, "run")
-    gddl(tmp_path, "move", "--table", "crm_public.orders", "--to", "other.orders")
-    rows = tmp_path / "metadata" / "tables"
-    for source, target in (("crm", "other.orders"), ("erp", "crm_public.orders")):
-        (rows / f"{source}.yaml").write_text(ROWS.replace("keys", f"target: {target}, keys"))
-    (lost,) = (line for line in gddl(tmp_path, "status")[0] if line["table"] == "crm_public.orders")
-    assert (lost["state"], lost["rows"], lost["last_success"]) == ("new", None, None), "not that of the former table"
-    gddl(tmp_path, "move", "--table", "erp_public.orders", "--to", "crm_public.orders")
-    gddl(tmp_path, "move", "--table", "erp_public.orders", "--to", "crm_public.orders")
-    found = gddl(tmp_path, "status")[0]
-    names = ("table", "state", "rows")
-    expected = [("crm_public.orders", "fresh", 1), ("other.orders", "fresh", 3)]
-    assert sorted(tuple(line[name] for name in names) for line in found) == expected
-    gddl(tmp_path, "status", "--rebuild")
-    assert [{**line, "age_seconds": 0, "behind_seconds": 0} for line in gddl(tmp_path, "status")[0]] == [
-        {**line, "age_seconds": 0, "behind_seconds": 0} for line in found
-    ]
-
-
-@pytest.mark.parametrize(
-    ("table", "to", "code"),
-    [
-        ("crm_public.orders", "nodot", "TABLE_NAME_INVALID"),
-        ("crm_public.orders", "../../x.y", "TABLE_NAME_INVALID"),
-        ("crm_public.orders", "_gddl.ledger", "TABLE_NAME_INVALID"),
-        ("crm:public.orders", "a.b", "TABLE_NAME_INVALID"),
-        ("none.such", "other.name", "TABLE_UNKNOWN"),
-    ],
-)
-def test_move_of_an_unknown_table_is_refused(tmp_path: Path, table: str, to: str, code: str) -> None:
-    metadata(tmp_path, "crm")
-    _, said = gddl(tmp_path, "move", "--table", table, "--to", to, status=2)
-    assert f"[{code}]" in said
-    assert not (tmp_path / "lake").exists()

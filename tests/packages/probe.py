@@ -53,7 +53,7 @@ CLIENTS = {"databricks": "databricks.sdk", "emr_serverless": "boto3", "glue": "b
 NOT_TRIED = ("demo",)
 """Commands that the caller tries itself."""
 JOBS = (
-    "catalog", "erase", "errors", "explain", "load", "maintain", "move", "rebuild", "reload", "resync", "run", "sweep",
+    "catalog", "erase", "errors", "explain", "load", "maintain", "rebuild", "reload", "resync", "run", "sweep",
     "truncate", "verify",
 )  # fmt: skip
 """Commands that start a job: tried where the commands alone are installed. Where Spark is, the caller runs a job."""
@@ -130,13 +130,12 @@ def commands() -> dict[str, Any]:
     Path("landing").mkdir()
     for name, one in BUILT_IN.items():
         if name not in ("init", *NOT_TRIED) and (name not in JOBS or not (has("pyspark") or has("airflow"))):
-            line = one.example.partition(" > ")[0]
-            found[line] = command(line)
+            found[one.example] = command(one.example)
     settings = Path("metadata/gddl.yaml").read_text()
     for runner, given in RUNNERS.items():
         own = {**given, "local_roots": True} if runner != "spark_submit" else given
         Path("metadata/gddl.yaml").write_text(f"{settings}runner: {runner}\nrunners: {json.dumps({runner: own})}\n")
-        found |= {f"{runner}: {line}": command(line) for line in ("gddl validate", "gddl plan", "gddl pools")}
+        found |= {f"{runner}: {line}": command(line) for line in ("gddl validate", "gddl plan")}
     Path("metadata/gddl.yaml").write_text(settings)
     return found
 

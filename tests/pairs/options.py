@@ -57,7 +57,7 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
 
 _AIRFLOW = "Airflow's side reads it, no job that is given a table"
 _RESOLVED = "resolved, never written in a metadata row"
-_NAMES = "a name, or of several tables: tests/one_task/test_move.py, tests/unit/test_sources.py"
+_NAMES = "a name, or of several tables: tests/one_task/test_targets.py, tests/unit/test_sources.py"
 _TIME = "time passes for it: tests/spark/test_maintenance_histories.py"
 
 ALONE: Mapping[str, str] = {
@@ -71,12 +71,10 @@ ALONE: Mapping[str, str] = {
     "absent_columns": "names what nothing has, and changes no table: tests/tables/test_protected_columns.py",
     "sub_microseconds": "concerns times alone: tests/rules/test_times_read.py",
     "schema": "refuses a table that lacks a column: tests/unit/test_plan_enforcement.py",
-    "unique": "`gddl verify` counts by it, no batch does",
     "on_bad_row": "`fail` ends the history: tests/scenarios/quarantine_refused",
     "changes_retention": _TIME,
     "sweep_after": _TIME,
     "mode": "snapshots have a generator of their own",
-    "foreign_key": "`gddl verify` compares two tables by it, no batch does",
     "initial_load": "reads a database: tests/databases",
     "landing_retention": "maintenance removes files by it: tests/one_task/test_landing_retention.py",
     "commit": "a batch on Spark merges by it, which costs ten others: tests/spark/test_merged_tables.py",

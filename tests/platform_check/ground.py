@@ -19,7 +19,7 @@ from airflow_gddl.platform_check import command, job_checks, storage_checks
 from airflow_gddl.platform_check.checks import CheckContext, Outcome
 from airflow_gddl.platform_check.job_checks import JobChecks
 
-SETTINGS: Mapping[str, Any] = {"runner": "local", "tiers": {"small": {"tasks": "processes"}}}
+SETTINGS: Mapping[str, Any] = {"runner": "local"}
 STORAGE = tuple(storage_checks.PROBES)
 JOBS = ("job.load", "job.cancel", "job.resume", "tables.verify", "tables.rows")
 

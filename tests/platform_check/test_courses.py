@@ -117,6 +117,6 @@ def test_jobs_of_a_standalone_cluster(ground: Ground, tmp_path: Path) -> None:
         tier = {"tasks": "one", "cores": 1, "memory": "1g", "workers": 2}
         own = {"master": cluster.master, "python": sys.executable}
         settings = {"runner": "spark_submit", "runners": {"spark_submit": own}, "tiers": {"small": tier}}
-        variables = {"GDDL_TIERS__SMALL__TASKS": "one", "GDDL_TIERS__MEDIUM__TASKS": "one"}
+        variables = {"GDDL_WITHOUT_SPARK": ""}
         made = replace(ground, settings=settings, environ=variables).context(minutes=15)
         assert states(outcomes(made, *JOBS)) == PASSED

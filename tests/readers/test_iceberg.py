@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_gddl.contract.actions import Erase, Maintain, Move, Rebuild
+from airflow_gddl.contract.actions import Erase, Maintain, Rebuild
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
@@ -377,11 +377,3 @@ def test_tier_with_deletion_vectors_writes_none_for_iceberg(lake: Published) -> 
     lake.run()
     assert DeltaTable(lake.replica).metadata().configuration["delta.enableDeletionVectors"] == "false"
     assert lake.read() == lake.delta()
-
-
-def test_moved_table_is_read_only_under_its_new_name(quick: Published) -> None:
-    quick.run()
-    quick.run(JobOptions(action=Move(to="s.renamed")))
-    found = static_table.from_metadata(f"{quick.roots.lake}/_gddl/iceberg/s/renamed").scan().to_arrow()
-    assert sorted(found["id"].to_pylist()) == list(range(8))
-    assert not list(Path(quick.iceberg).rglob("*.json"))

@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import Move
-from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.iceberg_metadata import MetadataVersions
@@ -24,7 +22,7 @@ from tests.conftest import LocalPort
 from tests.readers import iceberg_v3
 from tests.readers.reader_versions import in_environment
 from tests.readers.row_lineage import Lineage, lineage
-from tests.readers.tracked_lake import KINDS, SPEC, STEPS, Change, TrackedTable, require_alike
+from tests.readers.tracked_lake import SPEC, STEPS, Change, TrackedTable, require_alike
 
 StaticTable: Any = pytest.importorskip("pyiceberg.table").StaticTable
 pytestmark = pytest.mark.timeout(900)
@@ -138,26 +136,6 @@ def test_a_table_of_version_2_becomes_one_of_version_3_with_its_next_batch(tmp_p
     assert table.versions().written() == (DeltaTable(table.layout.replica).version(), 2)
     found = StaticTable.from_metadata(table.iceberg()).scan().to_arrow()
     assert sorted(found["id"].to_pylist()) == sorted(table.live)
-
-
-def test_rows_keep_their_ids_when_their_table_is_moved(tmp_path: Path, port: LocalPort) -> None:
-    table = TrackedTable(tmp_path, port, SPEC)
-    table.load()
-    table.batch()
-    before = lineage(table.versions())
-    left = table.iceberg()
-    assert table.run(JobOptions(action=Move(to="s.other"))).error is None
-    table.spec = replace(table.spec, table="s.other", source_table="s.t")
-    assert not list(Path(left).rglob("*.json"))
-    assert lineage(table.versions()) == before
-    table.batch()
-    for kind in KINDS:
-        require_alike(table, kind)
-    after = lineage(table.versions())
-    assert after == of_delta(table.layout.replica, port)
-    kept = after.keys() & before.keys()
-    assert len(kept) > 20
-    assert {key: after[key][0] for key in kept} == {key: before[key][0] for key in kept}
 
 
 @pytest.mark.deep_on_many

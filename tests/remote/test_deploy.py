@@ -22,7 +22,6 @@ from devtools.fake_databricks.server import FakeServer
 from devtools.fake_databricks.workspace import settings_of
 from tests.harness.lake import Lake, spec_of
 
-pytestmark = pytest.mark.usefixtures("on_a_cluster")
 SETTINGS = """landing: {root}/landing
 lake: {root}/lake
 runner: databricks

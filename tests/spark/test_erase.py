@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.actions import Erase, Explain, Maintain, Move, Reload, Verify
+from airflow_gddl.contract.actions import Erase, Maintain, Reload, Verify
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
@@ -76,22 +75,6 @@ def test_erasure_covers_moved_rows_and_logs_no_key(tmp_path: Path) -> None:
     assert done(lake, spec, JobOptions(), port).redelivered == 2
     done(lake, spec, JobOptions(action=Reload(confirmed=True)), port)
     assert {row["id"] for row in port.read(layout.replica)} == ids
-
-
-@pytest.mark.deep
-def test_key_stays_erased_after_a_move(tmp_path: Path) -> None:
-    """As on the other engine (`tests/one_task/test_erase_moved.py`)."""
-    port, spec = LocalPort("many"), spec_of()
-    lake = Lake(tmp_path, TIER)
-    lake.load(spec, 5)
-    done(lake, spec, JobOptions(), port)
-    done(lake, spec, JobOptions(action=Erase(key={"id": "1"})), port)
-    done(lake, spec, JobOptions(action=Move(to="t.q")), port)
-    spec = replace(spec, table="t.q", source_table="s.t")
-    result = done(lake, spec, JobOptions(action=Reload(confirmed=True)), port)
-    assert {w.code: w.count for w in result.warnings if w.code == "ERASED_SKIPPED"} == {"ERASED_SKIPPED": 1}
-    assert {row["id"] for row in port.read(lake.layout(spec).replica)} == {0, 2, 3, 4}
-    assert done(lake, spec, JobOptions(action=Explain(key={"id": "1"})), port).details["erased_at"]
 
 
 @pytest.mark.deep

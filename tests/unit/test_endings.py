@@ -34,7 +34,7 @@ from airflow_gddl.topology.table_row import TableRow
 from tests.unit.test_table_status import DAY, ROW, changed_daily
 
 PLAYED = (
-    *("run", "rebuild", "reload", "resync", "resync_rows", "errors_replay", "errors_dismiss", "erase", "move"),
+    *("run", "rebuild", "reload", "resync", "resync_rows", "errors_replay", "errors_dismiss", "erase"),
     *("maintain", "adopt", "sweep_release", "truncate_release", "verify"),
 )
 CALM: TableRow = replace(ROW, freshness=None)

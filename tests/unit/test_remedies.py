@@ -31,7 +31,7 @@ VALUE = "x"
 def texts(tree: ast.Module) -> Iterator[str]:
     """The texts of a module that are no docstrings, with `VALUE` for what is filled in.
 
-    The name of a command alone, such as `gddl move`, is one where it is a remedy.
+    The name of a command alone, such as `gddl erase`, is one where it is a remedy.
     """
     passed = {id(k.value) for node in ast.walk(tree) if isinstance(node, ast.Call) for k in node.keywords
               if k.arg == "remedy"}  # fmt: skip
@@ -108,7 +108,7 @@ KNOWN = {
     *(name for fields_of in TABLES.values() for name in fields_of),
     *(field.name for field in fields(CaptureSpec)),
     *get_provider_info()["config"]["gddl"]["options"],
-    *("to_columns", "by_time"),  # of a foreign key; a value of `generations`
+    "by_time",  # a value of `generations`
     *("gddl_maintenance", "gddl_rerun", "emr_serverless"),  # DAGs, a runner
 }
 OTHERS = {

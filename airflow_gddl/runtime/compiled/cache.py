@@ -284,31 +284,15 @@ def _unbuilt_of(path: Path) -> tuple[str, ...]:
         return ()
 
 
-@dataclass(frozen=True)
-class DagFile:
-    """What a DAG file of a metadata folder builds.
+def write_unbuilt(generation: Path, chosen: str, lines: tuple[str, ...]) -> None:
+    """Store pipelines whose DAG a DAG file can't build; nothing is written when that is already stored.
 
-    Attributes:
-        chosen: text of its selection; equal in files that divide the same DAGs among them.
-        part: which of `of` parts it has.
+    Each DAG file has a document of its own, since several are parsed at a time.
+
+    Args:
+        chosen: text of the file's selection.
     """
-
-    chosen: str = ""
-    part: int = 1
-    of: int = 1
-
-
-def write_unbuilt(generation: Path, dag_file: DagFile, lines: tuple[str, ...]) -> None:
-    """Store pipelines whose DAG this file can't build; nothing is written when that is already stored.
-
-    Each DAG file has a document of its own, since several are parsed at a time. Those of another division into parts
-    are removed.
-    """
-    known = f"{_UNBUILT}-{crc32(dag_file.chosen.encode()):08x}"
-    mine = generation / f"{known}-{dag_file.part}-of-{dag_file.of}.json"
-    for path in generation.glob(f"{known}-*.json"):
-        if not path.stem.endswith(f"-of-{dag_file.of}"):
-            path.unlink(missing_ok=True)
+    mine = generation / f"{_UNBUILT}-{crc32(chosen.encode()):08x}.json"
     if lines != _unbuilt_of(mine):
         _replace(mine, {"unbuilt": lines})
 

@@ -11,7 +11,7 @@ are read again from their records, and the next poll lists everything.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -168,32 +168,6 @@ def end_running(store: Storage, path: str, run: str) -> None:
 
     if store.stat(path) is not None:
         update_runs(store, path, ended, RunsDocument)
-
-
-def forget(store: Storage, lake: str, names: Collection[str]) -> None:
-    """Remove what is known of tables' runs, as of another table that had the name; damaged objects are left.
-
-    Raises:
-        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
-    """
-    for item in tuple(store.list(folder(lake))):
-        if not item.path.endswith(".runs.json"):
-            continue
-        try:
-            known = decode_runs(store.read(item.path))
-        except (FileNotFoundError, ValueError):
-            continue
-        if {*known.tables, *known.notified, *known.seen} & set(names):
-            update_runs(store, item.path, lambda document: _without(document, names), RunsDocument)
-
-
-def _without(document: RunsDocument, names: Collection[str]) -> RunsDocument:
-    return replace(
-        document,
-        tables={name: value for name, value in document.tables.items() if name not in names},
-        notified={name: value for name, value in document.notified.items() if name not in names},
-        seen={name: value for name, value in document.seen.items() if name not in names},
-    )
 
 
 def _to_record(values: list[Any]) -> TableRecord:

@@ -27,7 +27,6 @@ from airflow_gddl.contract.result import (
     JobResult,
 )
 from airflow_gddl.runtime.state.endings import (
-    ENDINGS,
     LOST_CODE,
     MAINTENANCE_CODE,
     OF_ROOMS,
@@ -290,7 +289,6 @@ def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...
     codes = {code for code in NEEDS_ATTENTION if code != UNREAD_CODE and record.holds(code)}
     if record.counted is None and UNREAD_CODE in record.warned:
         codes.add(UNREAD_CODE)
-    codes -= {code for code in codes if _is_over(record, code, now)}
     holds = {
         LOST_CODE: _is_lost(record, poll),
         **{code: record.holds(code) for code in (VERIFY_CODE, SOURCE_CODE)},
@@ -302,12 +300,6 @@ def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...
     }
     codes |= {code for code, is_so in holds.items() if is_so}
     return tuple(sorted(codes))
-
-
-def _is_over(record: TableRecord, code: str, now: float) -> bool:
-    """Whether a code has ended by itself: no later run may show that somebody saw to it."""
-    lasts = ENDINGS[code].lasts
-    return lasts is not None and now - record.detected.get(code, record.started or 0.0) > lasts
 
 
 def has_many_quarantined(record: TableRecord, rate: float) -> bool:

@@ -1,17 +1,14 @@
-"""Tables of cuts follow an erasure of a key, and the name of their table; masks that come later are named."""
+"""Tables of cuts follow an erasure of a key; masks that come later are named."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
-from functools import partial
 
 from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.consistent_cut import Cut, change_cut, cuts, key_forms
+from airflow_gddl.contract.consistent_cut import cuts, key_forms
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
@@ -56,15 +53,5 @@ class ConsistentCuts(Feature):
         message += f"`gddl as-of drop {kept[0]}` removes one, then make it again"
         return (RunWarning(code="CUTS_UNMASKED", message=message, count=len(kept), sample=tuple(kept[:5])),)
 
-    def move(self, run: TableRun, new: TableSpec) -> None:
-        storage, lake = run.runtime.storage, run.job.roots.lake
-        for cut in cuts(storage, lake):
-            if cut.of(run.spec.table) is not None:
-                change_cut(storage, lake, cut.name, partial(_renamed, run.spec.table, new.table))
-
 
 FEATURE = ConsistentCuts()
-
-
-def _renamed(old: str, new: str, cut: Cut) -> Cut:
-    return replace(cut, tables=tuple(replace(one, table=new) if one.table == old else one for one in cut.tables))

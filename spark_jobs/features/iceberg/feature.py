@@ -20,7 +20,6 @@ from airflow_gddl.contract.features.iceberg import BEHIND_CODE, format_version, 
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.feature import Feature
-from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.features.iceberg.publishing import IcebergPublisher
@@ -31,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Iceberg(Feature):
-    def after_commit(self, table: TableSession, merged: MergedBatch) -> None:  # noqa: ARG002 - of all batches
+    def after_commit(self, table: TableSession) -> None:
         """As `at_end`, which warns."""
         self.at_end(table.run)
 

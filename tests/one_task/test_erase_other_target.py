@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import ErrorsReplay, Move, Reload, Verify
+from airflow_gddl.contract.actions import ErrorsReplay, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.ledger.move_note import NOTE
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.sharded import Sharded, rows_of
@@ -45,25 +43,16 @@ def filled(root: Path) -> Lake:
     return lake
 
 
-def move(lake: Lake, *names: str) -> TableSpec:
-    for old, new in pairwise(names):
-        lake.done(named(old), JobOptions(action=Move(to=new)))
+def retargeted(lake: Lake, *names: str) -> TableSpec:
+    """The row after it was loaded by each of these names."""
+    for name in names:
+        lake.done(named(name))
     return named(names[-1])
-
-
-def as_before(lake: Lake, row: TableSpec) -> None:
-    """The register as earlier releases left it."""
-    path = Path(lake.layout(row).erased, "keyed-by")
-    path.write_text(json.dumps({"keys": json.loads(path.read_text())["keys"]}))
 
 
 def stated(lake: Lake, row: TableSpec) -> list[str]:
     found: list[str] = json.loads(Path(lake.layout(row).erased, "keyed-by").read_text())["tables"]
     return found
-
-
-def note_of(lake: Lake, table: str) -> Path:
-    return Path(lake.layout(named(table)).state, NOTE)
 
 
 def erased(lake: Lake, row: TableSpec, *numbers: int) -> list[JobResult]:
@@ -97,101 +86,31 @@ def from_files(lake: Lake, row: TableSpec) -> None:
 
 @pytest.mark.parametrize("way", [same_file, replay, from_files], ids=lambda way: str(way.__name__))
 @pytest.mark.parametrize("names", [("s.t", "t.q"), ("s.t", "t.q", "s.o"), ("s.t", "t.q", "s.t")], ids=len)
-def test_erased_key_is_not_loaded_after_a_move(names: Sequence[str], way: Any, tmp_path: Path) -> None:
+def test_erased_key_is_not_loaded_by_another_name(names: Sequence[str], way: Any, tmp_path: Path) -> None:
     lake = filled(tmp_path)
     erased(lake, named("s.t"), 1)
-    row = move(lake, *names)
+    row = retargeted(lake, *names)
     way(lake, row)
     assert 1 not in lake.replica(row)
     require_erased(lake, row, 1)
     assert stated(lake, row) == ["s.t"]
 
 
-def test_keys_erased_before_and_after_moves(tmp_path: Path) -> None:
+def test_keys_erased_by_several_names(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     first = erased(lake, named("s.t"), 1)[0].details
-    row = move(lake, "s.t", "t.q")
+    row = retargeted(lake, "t.q")
     erased(lake, row, 2)
     again = erased(lake, row, 1)[0]
     assert again.details["hash"] == first["hash"]
     assert again.details["removed"] == first["removed"]
-    row = move(lake, "t.q", "s.o")
+    row = retargeted(lake, "s.o")
     erased(lake, row, 3)
     require_erased(lake, row, 1, 2, 3)
     assert len(list(Path(lake.layout(row).erased).glob("*.json"))) == 3
 
 
-def moved_before(lake: Lake, *names: str) -> TableSpec:
-    """Key n erased under the name n, of tables that earlier releases moved: hashes by the names of their time."""
-    for number, name in enumerate(names, start=1):
-        erased(lake, named(name), number)
-        as_before(lake, named(name))
-        if number < len(names):
-            row = move(lake, name, names[number])
-            Path(lake.layout(row).erased, "keyed-by").write_text(json.dumps({"keys": ["id"], "tables": [row.table]}))
-    return named(names[-1])
-
-
-@pytest.mark.parametrize("names", [("s.o", "t.q"), ("s.o", "t.q", "s.p"), ("s.o", "t.q", "s.o")], ids=len)
-@pytest.mark.parametrize("trace", ["notes", "records"])
-def test_keys_of_tables_moved_by_earlier_releases(trace: str, names: Sequence[str], tmp_path: Path) -> None:
-    lake = Lake(tmp_path)
-    lake.load(named(names[0]), 5)
-    lake.done(named(names[0]))
-    row = moved_before(lake, *names)
-    notes = [note_of(lake, name) for name in names[:-1]]
-    if trace == "notes":
-        for path in Path(lake.layout(row).runs).glob("*.erase.json"):
-            path.unlink()
-    for path in notes if trace == "records" else ():  # the names were given to other tables
-        path.unlink(missing_ok=True)
-    numbers = range(1, len(names) + 1)
-    for number in numbers:
-        assert lake.done(row, key("explain", number)).details["erased_at"]
-    assert "tables" not in Path(lake.layout(row).erased, "keyed-by").read_text(), "explain writes nothing"
-    require_erased(lake, row, *numbers)
-    for path in notes:
-        path.unlink(missing_ok=True)
-    assert set(stated(lake, row)) >= set(names), "found once, kept"
-    row = move(lake, row.table, "x.y")
-    require_erased(lake, row, *numbers)
-    hashes = {path.stem for path in Path(lake.layout(row).erased).glob("*.json")}
-    assert {result.details["hash"] for result in erased(lake, row, *numbers)} == hashes
-
-
-def test_move_broken_off_by_an_earlier_release(tmp_path: Path) -> None:
-    lake = filled(tmp_path)
-    erased(lake, named("s.t"), 1)
-    as_before(lake, named("s.t"))
-    row, old = named("t.q"), lake.layout(named("s.t"))
-    copied = Path(lake.layout(row).erased)
-    copied.mkdir(parents=True)
-    for path in Path(old.erased).iterdir():
-        (copied / path.name).write_bytes(path.read_bytes())
-    note = json.dumps({"old": "s.t", "new": "t.q", "at": "2026-01-01T00:00:00+00:00"})
-    for table in ("s.t", "t.q"):
-        note_of(lake, table).parent.mkdir(parents=True, exist_ok=True)
-        note_of(lake, table).write_text(note)
-    require_erased(lake, move(lake, "s.t", "t.q"), 1)
-
-
-def test_name_taken_by_another_table(tmp_path: Path) -> None:
-    lake = filled(tmp_path)
-    erased(lake, named("s.t"), 1)
-    move(lake, "s.t", "t.q")
-    other = spec_of("o")
-    lake.load(other, 5)
-    lake.done(other)
-    erased(lake, other, 2)
-    lake.done(other, JobOptions(action=Move(to="s.t")))
-    require_erased(lake, named("t.q"), 1)
-    other = replace(other, table="s.t", source_table="s.o")
-    require_erased(lake, other, 2)
-    erased(lake, other, 1)
-    require_erased(lake, other, 1, 2)
-
-
-# Tables of several sources, which another target loads again
+# Tables of several sources
 
 
 def sharded(root: Path) -> Sharded:

@@ -1,1 +1,0 @@
-"""The table in which AWS DMS records changes that it could not apply."""
