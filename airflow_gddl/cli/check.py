@@ -26,7 +26,6 @@ import typer
 from airflow_gddl import __version__
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.commands import COMMANDS
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
 from airflow_gddl.cli.source_database import SourceDatabase
@@ -37,6 +36,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, R
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     DIALECTS,
+    CatalogKind,
     CatalogSpec,
     ExtensionPoint,
     ProbeSkippedError,
@@ -57,7 +57,6 @@ from airflow_gddl.contract.sources.capture import capture_of
 from airflow_gddl.contract.sources.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.unity_rest import answer_of
-from airflow_gddl.notifications import NOTIFIERS
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck, make_platform
 from airflow_gddl.runners.interface import FromEnvironment
 from airflow_gddl.stores import open_store
@@ -151,13 +150,10 @@ def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) 
         GddlError: `CATALOG_UNREACHABLE`, `CATALOG_DENIED` or `CATALOG_REFUSED`.
         ProbeSkippedError: it can't be tried from here.
     """
-    probe = CATALOGS.get(spec.kind).probe
-    if probe is None:
-        raise ProbeSkippedError("its kind can't be tried from here; try `gddl catalog diff`")
-    return str(CATALOGS.load(probe)(spec, database, environ))
+    return _PROBES[spec.kind](spec, database, environ)
 
 
-def probe_unity(spec: CatalogSpec, _database: str, environ: Mapping[str, str]) -> str:
+def _probe_unity(spec: CatalogSpec, _database: str, environ: Mapping[str, str]) -> str:
     server, name = urlsplit(spec.url or "").netloc, spec.catalog_name or ""
     token = token_of(spec, environ)
     if token is None:
@@ -187,7 +183,7 @@ def _aws_keys(environ: Mapping[str, str]) -> dict[str, str | None]:
     return {name: environ.get(name.upper()) or None for name in names}
 
 
-def probe_glue(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
+def _probe_glue(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
     with needed_by(f"the catalog kind {spec.kind}", install="airflow-gddl[glue]"):
         import boto3  # noqa: PLC0415 - an extra that only this catalog needs
         from botocore.config import Config  # noqa: PLC0415 - as above
@@ -213,7 +209,7 @@ def probe_glue(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> 
     return f"Glue answers; it has the database {database}"
 
 
-def probe_iceberg_rest(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
+def _probe_iceberg_rest(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
     """Ask for the namespace, and whether tables in it may be committed to: of one that is not there."""
     server = urlsplit(spec.uri or "").netloc
     try:
@@ -243,7 +239,7 @@ def probe_iceberg_rest(spec: CatalogSpec, database: str, environ: Mapping[str, s
     )
 
 
-def probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -> str:
+def _probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -> str:
     if spec.uri is None:
         raise ProbeSkippedError("Spark's configuration names the metastore; try `gddl catalog diff`")
     parts = urlsplit(spec.uri or "")
@@ -255,6 +251,15 @@ def probe_hive(spec: CatalogSpec, _database: str, _environ: Mapping[str, str]) -
             return f"{server} accepts connections"
     except OSError as error:
         raise _silent(server, error, "uri") from error
+
+
+_PROBES: Mapping[CatalogKind, Callable[[CatalogSpec, str, Mapping[str, str]], str]] = {
+    "hive": _probe_hive,
+    "glue": _probe_glue,
+    "unity": _probe_unity,
+    "iceberg_rest": _probe_iceberg_rest,
+    "iceberg_glue": _probe_glue,
+}
 
 
 def _silent(server: str, error: Exception, field: str) -> GddlError:
@@ -423,7 +428,7 @@ def _packages(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
 def _modules(cli: CliContext, loaded: LoadedMetadata) -> list[str]:
     """Optional modules that jobs of this deployment import."""
     tables = [spec for spec in loaded.tables if spec.enabled]
-    registers = any(CATALOGS.get(one.kind).is_iceberg for one in loaded.catalogs.values())
+    registers = any(CATALOGS[one.kind].is_iceberg for one in loaded.catalogs.values())
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
         **{module: any(map(one.is_used, tables)) for one in sources().values() for module in one.modules},
@@ -550,7 +555,7 @@ def _supported(airflow: str) -> str:
 
 def _extensions() -> Iterator[Checked]:
     """What installed packages add, each loaded once."""
-    for extensions in (DIALECTS, CATALOGS, RUNNERS, NOTIFIERS, COMMANDS):
+    for extensions in (DIALECTS, RUNNERS):
         for name, point in sorted(extensions.installed().items()):
             package = f"{point.dist.name} {point.dist.version}" if point.dist else point.value
             yield _tried(f"installed {extensions.what} {name}", partial(_loaded, extensions, name, package))

@@ -1,4 +1,4 @@
-"""The commands of `gddl` by name: those of this project, and what other packages bring (docs/extending.md).
+"""The commands of `gddl` by name.
 
 The module of each is imported when it is called or its help is shown. Those of a room, such as `onboarding`, are in
 its package: without it, the others work as before.
@@ -20,7 +20,6 @@ from typer.core import TyperCommand, TyperGroup
 
 from airflow_gddl import __version__
 from airflow_gddl.contract.errors import DOCUMENTATION, FatalError, documented
-from airflow_gddl.contract.extensions import ExtensionPoint
 
 _EXTRA = re.compile(r"Got unexpected extra arguments?.*")
 _TABLE = re.compile(r"[^\s.]+\.[^\s.]+")
@@ -32,7 +31,7 @@ EVERYDAY, START, RUN, REPAIR, DEPLOY = "Everyday", "Start", "Run", "Repair", "De
 
 @dataclass(frozen=True)
 class Command:
-    """Where a command is implemented: the descriptor that an entry point of another package names.
+    """Where a command is implemented.
 
     Attributes:
         place: `module:name`; the name is a function, or a `Group`.
@@ -85,7 +84,7 @@ class Command:
             return False
 
 
-BUILT_IN: Mapping[str, Command] = {
+COMMANDS: Mapping[str, Command] = {
     "init": Command("airflow_gddl.cli.init:init", EVERYDAY, "gddl init", "tasks/add-a-table.md"),
     "check": Command("airflow_gddl.cli.check:check", EVERYDAY, "gddl check", "cli.md"),
     "onboard": Command(
@@ -172,14 +171,6 @@ BUILT_IN: Mapping[str, Command] = {
     "deploy": Command("airflow_gddl.cli.deploy:deploy", DEPLOY, "gddl deploy databricks", "tasks/deploy.md"),
     "catalog": Command("airflow_gddl.cli.schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
 }
-COMMANDS: ExtensionPoint[Command] = ExtensionPoint(
-    what="command",
-    group="airflow_gddl.commands",
-    descriptor=Command,
-    built_in=BUILT_IN,
-    unknown_code="COMMAND_UNKNOWN",
-    broken_code="COMMAND_BROKEN",
-)
 
 
 class _PlainFlags:
@@ -245,27 +236,20 @@ class Group(typer.Typer):
         return super().command(name, cls=SingleCommand, **settings)
 
 
-def _is_there(name: str) -> bool:
-    try:
-        return COMMANDS.get(name).is_there
-    except FatalError:  # of another package
-        return False
-
-
 class Commands(CommandGroup):
     """The commands of the registry, each imported when it is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - the base class passes it
         """For the help: without commands that can't be loaded, which say so when they are called."""
-        return [name for name in COMMANDS.names() if _is_there(name)]
+        return [name for name, command in COMMANDS.items() if command.is_there]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - the base class passes it
         """Null for a name that nothing brings.
 
         Raises:
-            FatalError: `COMMAND_MISSING`, `COMMAND_BROKEN`.
+            FatalError: `COMMAND_MISSING`.
         """
-        return COMMANDS.get(cmd_name).load(cmd_name) if cmd_name in COMMANDS.names() else None
+        return COMMANDS[cmd_name].load(cmd_name) if cmd_name in COMMANDS else None
 
     def invoke(self, ctx: Any) -> Any:
         """As the base class; a usage error of any command has a message of this module."""

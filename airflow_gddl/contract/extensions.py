@@ -1,8 +1,9 @@
-"""Kinds of parts that packages can add: one descriptor each, found by an entry point (docs/extending.md).
+"""Kinds of parts that packages can add, dialects and runners: one descriptor each, found by an entry point
+(docs/extending.md).
 
 Descriptors name classes and functions, `module:attribute`, and import none, so that neither side loads what it doesn't
-need, and no entry point is searched for a part of this project. Here are also the descriptors of catalogs and dialects,
-which both sides use; those of runners and notifiers are with them.
+need, and no entry point is searched for a part of this project. Here are also the descriptors of dialects, and the
+kinds of catalogs, which both sides use; those of runners are with them.
 """
 
 from __future__ import annotations
@@ -140,15 +141,18 @@ _GLUE_DOWN = ("Throttl", "Internal", "ServiceUnavailable", "OperationTimeout", "
 _GLUE_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature", "InvalidClientTokenId")
 
 
+CatalogKind = Literal["hive", "glue", "unity", "iceberg_rest", "iceberg_glue"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class CatalogSpec:
     """A catalog of `gddl.yaml`. See docs/catalogs.md for the fields that each kind needs."""
 
     __pydantic_config__ = STRICT
 
-    kind: str
+    kind: CatalogKind
     """`hive` (a Hive metastore, by the job's Spark), `glue` (AWS Glue Data Catalog), `unity` (Unity Catalog),
-    `iceberg_rest` (Iceberg's REST protocol), `iceberg_glue`, or a kind of another package."""
+    `iceberg_rest` (Iceberg's REST protocol), or `iceberg_glue`."""
     database: str = "{schema}"
     """Name of the database (Unity: schema); placeholders `{schema}` and `{source}`."""
     table: str = "{table}"
@@ -169,8 +173,6 @@ class CatalogSpec:
     """`unity`: the catalog that holds the schemas; it must exist."""
     token_env: str | None = None
     """`unity`: environment variable of the job that holds the token, `GDDL_CATALOG_...`; null: no token is sent."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of a kind of another package."""
     uri: str | None = None
     """`iceberg_rest`: the server, e.g. `https://catalog.example.com`. `hive`: e.g. `thrift://metastore:9083`; null:
     Spark's configuration (`hive-site.xml`, or the platform's)."""
@@ -182,17 +184,13 @@ class CatalogSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogDescriptor:
-    """All that one kind of catalog brings. References are `module:attribute`.
+    """What differs by the kind of a catalog.
 
     Attributes:
-        port: function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog_port.CatalogContext` that gives the
-            `CatalogPort`; loaded only by the job.
-        probe: function of a `CatalogSpec`, a database and the environment that makes one request for `gddl check` and
-            returns what it found, or raises `ProbeSkippedError` or a `GddlError`; None: `gddl check` skips it.
+        port: reference of a function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog_port.CatalogContext` that
+            gives the `CatalogPort`; loaded only by the job.
         names: regular expression of the names that it can hold; `names_are`: the same for messages.
         fields: fields of `CatalogSpec` that belong to this kind; `needed`: those among them that it needs.
-        options: class of `CatalogSpec.options`, a frozen dataclass with defaults; None: it has none.
-        session: function of a `CatalogSpec` that gives settings (`spark.…`) of the job's session; null: none.
         is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg`.
         refused_versions: of Iceberg's format, in which it can't be committed to.
     """
@@ -200,67 +198,51 @@ class CatalogDescriptor:
     port: str
     names: str
     names_are: str
-    probe: str | None = None
     fields: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
-    options: str | None = None
-    session: str | None = None
     is_iceberg: bool = False
     refused_versions: tuple[int, ...] = ()
 
 
 _OF_ATHENA = "[a-z0-9_]{1,255}", "1 to 255 letters a-z, digits and _, as Athena reads them"
 _OF_PATHS = r"[^\x00-\x20\x7f./]{1,255}", "1 to 255 characters without blanks, `.` and `/`"
-CATALOGS = ExtensionPoint(
-    "kind of catalog",
-    "airflow_gddl.catalogs",
-    CatalogDescriptor,
-    {
-        "hive": CatalogDescriptor(
-            port="spark_jobs.catalogs.hive_catalog:hive_catalog",
-            probe="airflow_gddl.cli.check:probe_hive",
-            names="[a-z0-9_]{1,128}",
-            names_are="1 to 128 letters a-z, digits and _",
-            fields=("uri",),
-            session="spark_jobs.catalogs.catalog_port:hive_settings",
-        ),
-        "glue": CatalogDescriptor(
-            port="spark_jobs.catalogs.glue_catalog:glue_catalog",
-            probe="airflow_gddl.cli.check:probe_glue",
-            names=_OF_ATHENA[0],
-            names_are=_OF_ATHENA[1],
-            fields=("region", "endpoint", "catalog_id"),
-        ),
-        "unity": CatalogDescriptor(
-            port="spark_jobs.catalogs.unity_catalog:unity_catalog",
-            probe="airflow_gddl.cli.check:probe_unity",
-            names=_OF_PATHS[0],
-            names_are=_OF_PATHS[1],
-            fields=("url", "catalog_name", "token_env"),
-            needed=("url", "catalog_name"),
-        ),
-        "iceberg_rest": CatalogDescriptor(
-            port="spark_jobs.catalogs.iceberg_catalog:iceberg_rest_catalog",
-            probe="airflow_gddl.cli.check:probe_iceberg_rest",
-            names=_OF_PATHS[0],
-            names_are=_OF_PATHS[1],
-            fields=("uri", "warehouse", "connection"),
-            needed=("uri",),
-            is_iceberg=True,
-        ),
-        "iceberg_glue": CatalogDescriptor(
-            port="spark_jobs.catalogs.iceberg_catalog:iceberg_glue_catalog",
-            probe="airflow_gddl.cli.check:probe_glue",
-            names=_OF_ATHENA[0],
-            names_are=_OF_ATHENA[1],
-            fields=("region", "endpoint", "catalog_id"),
-            is_iceberg=True,
-            refused_versions=(3,),
-        ),
-    },
-    unknown_code="CATALOG_KIND_UNKNOWN",
-    broken_code="CATALOG_KIND_BROKEN",
-)
+CATALOGS: Mapping[CatalogKind, CatalogDescriptor] = {
+    "hive": CatalogDescriptor(
+        port="spark_jobs.catalogs.hive_catalog:hive_catalog",
+        names="[a-z0-9_]{1,128}",
+        names_are="1 to 128 letters a-z, digits and _",
+        fields=("uri",),
+    ),
+    "glue": CatalogDescriptor(
+        port="spark_jobs.catalogs.glue_catalog:glue_catalog",
+        names=_OF_ATHENA[0],
+        names_are=_OF_ATHENA[1],
+        fields=("region", "endpoint", "catalog_id"),
+    ),
+    "unity": CatalogDescriptor(
+        port="spark_jobs.catalogs.unity_catalog:unity_catalog",
+        names=_OF_PATHS[0],
+        names_are=_OF_PATHS[1],
+        fields=("url", "catalog_name", "token_env"),
+        needed=("url", "catalog_name"),
+    ),
+    "iceberg_rest": CatalogDescriptor(
+        port="spark_jobs.catalogs.iceberg_catalog:iceberg_rest_catalog",
+        names=_OF_PATHS[0],
+        names_are=_OF_PATHS[1],
+        fields=("uri", "warehouse", "connection"),
+        needed=("uri",),
+        is_iceberg=True,
+    ),
+    "iceberg_glue": CatalogDescriptor(
+        port="spark_jobs.catalogs.iceberg_catalog:iceberg_glue_catalog",
+        names=_OF_ATHENA[0],
+        names_are=_OF_ATHENA[1],
+        fields=("region", "endpoint", "catalog_id"),
+        is_iceberg=True,
+        refused_versions=(3,),
+    ),
+}
 
 
 @dataclass(frozen=True, order=True)

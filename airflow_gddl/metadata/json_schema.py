@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract import spec
-from airflow_gddl.contract.extensions import CATALOGS, DIALECTS
+from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.metadata.settings import (
     AMOUNTS,
     COUNTS,
@@ -112,7 +112,7 @@ def _settings() -> Schema:
         },
         "catalogs": {
             "type": ["object", "null"],
-            "additionalProperties": _catalog(definitions),
+            "additionalProperties": _defined(CATALOG, definitions),
             "description": "Catalogs in which tables may be registered, by the name that rows give.",
         },
     }
@@ -137,12 +137,6 @@ def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:
     schema, more = _split(shape)
     definitions |= {**more, shape.name: schema}
     return {"$ref": f"#/$defs/{shape.name}"}
-
-
-def _catalog(definitions: Schema) -> Schema:
-    schema = _defined(CATALOG, definitions)
-    definitions[CATALOG.name]["properties"]["kind"]["examples"] = list(CATALOGS.built_in)
-    return schema
 
 
 def _keys() -> Schema:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import STRICT
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     ICEBERG_KINDS,
@@ -107,11 +106,6 @@ _SCHEMES: Mapping[str, tuple[str, ...]] = {
 _REST_SCHEMES = {**_SCHEMES, "uri": _SCHEMES["url"]}
 
 
-@functools.cache
-def options_of_kind(kind: str) -> FieldShape[Any]:
-    return FieldShape(CATALOGS.load(CATALOGS.get(kind).options or ""), comma_refused=True)
-
-
 def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], tuple[SpecProblem, ...]]:
     """Catalogs by name, and the problems of the section (paths start with `catalogs`)."""
     catalogs: dict[str, CatalogSpec] = {}
@@ -125,40 +119,18 @@ def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], 
             problems.append(SpecProblem("FIELD_TYPE", path, values, "must be a mapping", "write e.g. {kind: glue}"))
             continue
         built = CATALOG.build(values, path)
-        faults = built if isinstance(built, tuple) else tuple(_check(built, path))
+        faults = built if isinstance(built, tuple) else tuple(_check(built, CATALOGS[built.kind], path))
         problems += faults
         if isinstance(built, CatalogSpec) and not faults:
             catalogs[name] = built
     return catalogs, tuple(problems)
 
 
-def _check(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
-    if spec.kind not in CATALOGS.built_in and spec.kind not in CATALOGS.names():
-        *names, last = map(repr, CATALOGS.names())
-        allowed = f"{', '.join(names)} or {last}"
-        yield SpecProblem("FIELD_VALUE", (*path, "kind"), spec.kind, f"must be {allowed}", f"write one of {allowed}")
-        return
-    try:
-        descriptor = CATALOGS.get(spec.kind)
-        options = (
-            None if descriptor.options is None else options_of_kind(spec.kind).build(spec.options, (*path, "options"))
-        )
-    except FatalError as error:
-        yield SpecProblem(error.code, (*path, "kind"), spec.kind, error.what, error.remedy)
-        return
-    if isinstance(options, tuple):
-        yield from options
-    elif options is None and spec.options:
-        message = f"kind {spec.kind} has none"
-        yield SpecProblem("FIELD_VALUE", (*path, "options"), spec.options, message, "remove them")
-    yield from _of_kind(spec, descriptor, path)
-
-
-def _of_kind(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
+def _check(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
     for name in descriptor.needed:
         if getattr(spec, name) is None:
             yield SpecProblem("FIELD_MISSING", (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
-    owners = {name: kind for kind, other in reversed(list(CATALOGS.built_in.items())) for name in other.fields}
+    owners = {name: kind for kind, other in reversed(list(CATALOGS.items())) for name in other.fields}
     for name, kind in owners.items():
         if name not in descriptor.fields and (value := getattr(spec, name)) is not None:
             message = f"belongs to kind {kind}"
@@ -222,11 +194,11 @@ def check_rows(
             remedy = near(spec.catalog, tuple(catalogs)) if catalogs else "describe it under catalogs: in gddl.yaml"
             yield spec, SpecProblem("CATALOG_UNKNOWN", ("catalog",), spec.catalog, "no such catalog", remedy)
             continue
-        if CATALOGS.get(catalog.kind).is_iceberg and not spec.iceberg:
+        if CATALOGS[catalog.kind].is_iceberg and not spec.iceberg:
             message = f"kind {catalog.kind} holds Iceberg tables"
             yield spec, SpecProblem("FIELD_MISSING", ("iceberg",), None, message, "add iceberg: true, or catalog: null")
             continue
-        if spec.iceberg in CATALOGS.get(catalog.kind).refused_versions:
+        if spec.iceberg in CATALOGS[catalog.kind].refused_versions:
             message = f"tables of kind {catalog.kind} can't be committed to in this version of Iceberg's format"
             yield spec, SpecProblem("FIELD_VALUE", ("iceberg",), spec.iceberg, message, "write true, or catalog: null")
             continue

@@ -68,7 +68,6 @@ def notifiers() -> list[Any]:
 
     Raises:
         MetadataError: `OPTION_INVALID`, `NOTIFIER_UNKNOWN`.
-        FatalError: `NOTIFIER_BROKEN`.
     """
     written = configuration.text("alert_notifiers")
     if not written:

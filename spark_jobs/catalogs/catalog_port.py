@@ -5,16 +5,17 @@ A catalog that does not answer is tried once per job, not once per table.
 
 from __future__ import annotations
 
+import importlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import CATALOGS, CatalogDescriptor, CatalogSpec, EntryName
+from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
 
@@ -223,18 +224,12 @@ def _columns(wanted: Entry, registered: Entry) -> list[Deviation]:
 def session_settings(job: JobSpec) -> dict[str, str]:
     """Settings (`spark.…`) of the session for the catalogs that the job's tables name.
 
-    A Spark application has one metastore: of several catalogs with settings, the first by name is used. One that
-    can't be loaded is reported by the tables that it concerns.
+    A Spark application has one metastore: of several, the first by name is used.
     """
     named = {spec.catalog for spec in job.tables}
-    for name, catalog in sorted(job.catalogs.items()):
-        with suppress(FatalError):
-            if name in named and (session := CATALOGS.get(catalog.kind).session) is not None:
-                return dict(CATALOGS.load(session)(catalog))
-    return {}
-
-
-def hive_settings(catalog: CatalogSpec) -> dict[str, str]:
+    hive = (one for name, one in sorted(job.catalogs.items()) if name in named and one.kind == "hive")
+    if (catalog := next(hive, None)) is None:
+        return {}
     settings = {
         "spark.sql.catalogImplementation": "hive",
         "spark.hadoop.hive.metastore.client.socket.timeout": f"{durations.seconds(catalog.timeout)}s",
@@ -269,21 +264,11 @@ class CatalogContext:
 def open_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
     """
     Raises:
-        CatalogError: a package or a token is missing, or nothing brings a catalog of this kind.
+        CatalogError: a package or a token is missing.
     """
-    descriptor = descriptor_of(spec)
-    with refused():
-        opened: OpenCatalog = CATALOGS.load(descriptor.port)
+    module, _, function = CATALOGS[spec.kind].port.partition(":")
+    opened: OpenCatalog = getattr(importlib.import_module(module), function)
     return opened(spec, around)
-
-
-def descriptor_of(spec: CatalogSpec) -> CatalogDescriptor:
-    """
-    Raises:
-        CatalogError: `CATALOG_KIND_UNKNOWN`, `CATALOG_KIND_BROKEN`.
-    """
-    with refused():
-        return CATALOGS.get(spec.kind)
 
 
 @contextmanager

@@ -7,7 +7,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +16,6 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName, TableKind, entry_name, name_fault
 from airflow_gddl.contract.features import folders
 from airflow_gddl.contract.layout import Layout, table_url
@@ -38,7 +36,6 @@ from spark_jobs.catalogs.catalog_port import (
     OpenCatalog,
     Registration,
     TableColumn,
-    descriptor_of,
     open_catalog,
     plan,
 )
@@ -125,7 +122,7 @@ class RowCatalog:
             CatalogError: as `CatalogAccess.call`.
         """
         name = entry_name(self.catalog, self.spec, kind)
-        if fault := name_fault(descriptor_of(self.catalog), name):
+        if fault := name_fault(CATALOGS[self.catalog.kind], name):
             code = "CATALOG_NAME_INVALID"
             change = CatalogChange(action="report", code=code, message=fault)
             return TableCheck(kind=kind, name=str(name), change=change, registered=self.before.tables.get(kind))
@@ -200,9 +197,7 @@ def version_of(tables: Iterable[KindInfo]) -> int | None:
 
 def is_iceberg(catalog: CatalogSpec | None) -> bool:
     """Whether entries are to point to each new version of a table's metadata."""
-    with suppress(FatalError):
-        return catalog is not None and CATALOGS.get(catalog.kind).is_iceberg
-    return False
+    return catalog is not None and CATALOGS[catalog.kind].is_iceberg
 
 
 def is_pointed_to(storage: Storage, lake: str, spec: TableSpec, version: int | None) -> bool:
@@ -215,7 +210,7 @@ def is_pointed_to(storage: Storage, lake: str, spec: TableSpec, version: int | N
 def signature_of(spec: TableSpec, catalog: CatalogSpec) -> str:
     """Digest of all settings of a table's registration; the part before `-` identifies the catalog."""
     place: list[Any] = [catalog.kind, catalog.endpoint, catalog.region, catalog.catalog_id]
-    place += [catalog.url, catalog.catalog_name, catalog.uri, *([catalog.options] if catalog.options else [])]
+    place += [catalog.url, catalog.catalog_name, catalog.uri]
     place += [] if catalog.warehouse is None else [catalog.warehouse]
     settings = [catalog, spec.catalog, spec.history, properties_of(spec, "replica")]
     return f"{digest(codec.to_json(place))}-{digest(codec.to_document(settings))}"
@@ -402,8 +397,7 @@ def _holds(known: RegistrationState, signature: str, version: int | None) -> boo
 
 
 _PASSING = (
-    "CATALOG_CONNECTION_MISSING", "CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED", "CATALOG_KIND_UNKNOWN",
-    "CATALOG_KIND_BROKEN",
+    "CATALOG_CONNECTION_MISSING", "CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED",
 )  # fmt: skip
 
 

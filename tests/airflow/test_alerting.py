@@ -103,6 +103,19 @@ def test_notifiers_that_are_none(value: str, monkeypatch: pytest.MonkeyPatch) ->
         alerting.notifiers()
 
 
+@pytest.mark.parametrize(
+    ("notifier", "arguments", "said"),
+    [("pigeon", {}, "NOTIFIER_UNKNOWN.*webhook, slack"), ("webhook", {}, "OPTION_INVALID"),
+     ("slack", {"connection": "ops", "level": 2}, "OPTION_INVALID.*level")],
+)  # fmt: skip
+def test_wrong_names_and_arguments_are_named(
+    notifier: str, arguments: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps([{"notifier": notifier, "arguments": arguments}]))
+    with pytest.raises(MetadataError, match=said):
+        alerting.notifiers()
+
+
 def test_the_webhook_is_the_default_notifier(monkeypatch: pytest.MonkeyPatch) -> None:
     assert alerting.notifiers() == []
     monkeypatch.setenv("AIRFLOW__GDDL__NOTIFY_CONNECTION", "hook")

@@ -188,8 +188,8 @@ def test_commands_are_imported_without_arrow() -> None:
 import sys
 sys.path.insert(0, sys.argv[1])
 sys.modules["pyarrow"] = None
-from airflow_gddl.cli.commands import BUILT_IN
-print(*(name for name, command in BUILT_IN.items() if command.load(name)))
+from airflow_gddl.cli.commands import COMMANDS
+print(*(name for name, command in COMMANDS.items() if command.load(name)))
 """
     command = [sys.executable, "-c", code, str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

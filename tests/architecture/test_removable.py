@@ -208,17 +208,17 @@ _COMMANDS = """
 import io, json, sys
 from contextlib import redirect_stderr, redirect_stdout
 from airflow_gddl.cli import context, main
-from airflow_gddl.cli.commands import BUILT_IN
+from airflow_gddl.cli.commands import COMMANDS
 room = sys.argv[1]
 def run(*words):
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out):
         status = main.invoke(words, context.real())
     return [status, out.getvalue()]
-mine = [name for name, one in BUILT_IN.items() if one.place.startswith(f"{room}.")]
+mine = [name for name, one in COMMANDS.items() if one.place.startswith(f"{room}.")]
 found = {"init": run("init", "project"), "validate": run("validate", "--metadata", "project/metadata"),
          "check": run("check", "--metadata", "project/metadata"), "help": run("--help"),
-         **{name: run(name, "--help") for name in BUILT_IN if name not in mine}}
+         **{name: run(name, "--help") for name in COMMANDS if name not in mine}}
 found |= {"mine": {name: run(name) for name in mine}}
 if room.endswith(".page"):
     from airflow_gddl.plugins import pools

@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError
 
 from airflow_gddl.cli.check import probe_catalog
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.extensions import CatalogSpec, ProbeSkippedError
+from airflow_gddl.metadata.sources import build_catalogs
 from tests.catalogs.world import GLUE
 
 
@@ -50,3 +52,15 @@ def test_an_endpoint_that_does_not_answer_is_unreachable(monkeypatch: pytest.Mon
     with pytest.raises(RetriableError) as caught:
         probe_catalog(replace(GLUE, endpoint="http://127.0.0.1:1", timeout="1s"), "shop", {})
     assert caught.value.code == "CATALOG_UNREACHABLE"
+
+
+def test_a_metastore_that_spark_names_is_not_tried() -> None:
+    with pytest.raises(ProbeSkippedError, match="Spark's configuration names the metastore"):
+        probe_catalog(CatalogSpec(kind="hive"), "shop", {})
+
+
+def test_an_unknown_kind_is_a_problem_of_the_metadata() -> None:
+    """It is never taken for another kind."""
+    _, (problem,) = build_catalogs({"main": {"kind": "polaris"}})
+    assert (problem.code, problem.field) == ("FIELD_VALUE", "catalogs.main.kind")
+    assert problem.message == "must be 'hive', 'glue', 'unity', 'iceberg_rest' or 'iceberg_glue'"

@@ -14,7 +14,7 @@ import pytest
 import typer.main
 
 from airflow_gddl.cli import context
-from airflow_gddl.cli.commands import BUILT_IN, app
+from airflow_gddl.cli.commands import COMMANDS, app
 from airflow_gddl.cli.main import invoke
 from tests.unit.pages import DOCS, anchors, commands
 
@@ -42,18 +42,18 @@ def test_help_shows_no_type_of_python(
     assert "completion" not in shown, "of the program alone"
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_example_is_a_command_with_its_options(name: str) -> None:
     known = dict(commands(ROOT))
-    words = shlex.split(BUILT_IN[name].example.partition(" > ")[0])
+    words = shlex.split(COMMANDS[name].example.partition(" > ")[0])
     assert words[:2] == ["gddl", name]
     path = " ".join(words[:3]) if " ".join(words[:3]) in known else " ".join(words[:2])
     assert {word for word in words if word.startswith("--")} <= known[path]
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_help_names_a_section_that_exists(name: str) -> None:
-    file, _, anchor = BUILT_IN[name].page.partition("#")
+    file, _, anchor = COMMANDS[name].page.partition("#")
     assert (DOCS / file).is_file()
     assert not anchor or anchor in anchors(DOCS / file)
 
@@ -98,7 +98,7 @@ def test_program_lists_all_commands_in_groups(capsys: pytest.CaptureFixture[str]
     shown = capsys.readouterr().out
     places = [shown.index(f"─ {title} ─") for title in ("Everyday", "Start", "Run", "Repair", "Deploy")]
     assert places == sorted(places)
-    assert [name for name in BUILT_IN if f"│ {name} " not in shown] == []
+    assert [name for name in COMMANDS if f"│ {name} " not in shown] == []
 
 
 def test_version_needs_no_library() -> None:
@@ -120,3 +120,13 @@ def test_shell_completes_names_of_tables(tmp_path: Path, capsys: pytest.CaptureF
         [sys.executable, "-m", "airflow_gddl.cli.main"], env=asked, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["shop.order_lines", "shop.orders"]
+
+
+@pytest.mark.parametrize(
+    ("words", "near"), [(["runn"], "run"), (["valdate"], "validate"), (["errors", "lst"], "list"), (["xyzzy"], "")]
+)
+def test_a_misspelt_command_gets_a_suggestion(words: list[str], near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(words, context.real()) == 2
+    shown = " ".join(capsys.readouterr().err.split())
+    assert (f"Did you mean '{near}'?" in shown) == bool(near)
+    assert f"No such command '{words[-1]}'" in shown

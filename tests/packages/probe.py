@@ -92,9 +92,9 @@ def entry_points() -> dict[str, str]:
         "spark_jobs.main",
     ]
     if has("typer"):
-        from airflow_gddl.cli.commands import BUILT_IN  # noqa: PLC0415 - where it can be imported
+        from airflow_gddl.cli.commands import COMMANDS  # noqa: PLC0415 - where it can be imported
 
-        names += [command.place.partition(":")[0] for command in BUILT_IN.values()]
+        names += [command.place.partition(":")[0] for command in COMMANDS.values()]
         for part in ("metadata", "capacity", "runtime", "topology"):
             names += modules(f"airflow_gddl.{part}")
         names += [f"airflow_gddl.runners.{name}" for name in ("descriptor", "remote", "this_machine", "spark_submit")]
@@ -122,12 +122,12 @@ def command(line: str) -> dict[str, Any]:
 
 def commands() -> dict[str, Any]:
     """Each command's example, after `gddl init` and with two rows; then `validate` and `plan` for every runner."""
-    from airflow_gddl.cli.commands import BUILT_IN  # noqa: PLC0415 - where they can be imported
+    from airflow_gddl.cli.commands import COMMANDS  # noqa: PLC0415 - where they can be imported
 
     found = {"gddl init": command("gddl init")}
     Path("metadata/tables/shop.yaml").write_text(ROWS)
     Path("landing").mkdir()
-    for name, one in BUILT_IN.items():
+    for name, one in COMMANDS.items():
         if name not in ("init", *NOT_TRIED) and (name not in JOBS or not (has("pyspark") or has("airflow"))):
             found[one.example] = command(one.example)
     settings = Path("metadata/gddl.yaml").read_text()

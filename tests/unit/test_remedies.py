@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 import typer.main
 
-from airflow_gddl.cli.commands import BUILT_IN, app
+from airflow_gddl.cli.commands import COMMANDS as OF_GDDL
+from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.sources.capture import CaptureSpec
 from airflow_gddl.provider import get_provider_info
 from tests.unit.pages import ROOT, SOURCES
 from tests.unit.test_docs import TABLES, documented_codes
 
-NAMES = "|".join(sorted(BUILT_IN, key=len, reverse=True))
+NAMES = "|".join(sorted(OF_GDDL, key=len, reverse=True))
 COMMAND = re.compile(rf"`(gddl [^`]*)`|\bgddl (?:{NAMES})\b(?! import)[^`\n]*")
 END = re.compile(r"[,;:)#&>]| {2,}|\.(?= |$)")
 """What follows a command that is not between backticks."""
