@@ -5,12 +5,11 @@ Names are sorted; all files have the same time and mode. An environment is libra
 
 from __future__ import annotations
 
-import base64
 import gzip
-import hashlib
 import importlib.util
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,7 +18,7 @@ import tempfile
 import tomllib
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -104,16 +103,14 @@ def write_code(path: Path) -> Path:
     return write_zip(path, {name: files[name].read_bytes() for name in sorted(files)})
 
 
-_OF_TABLES = '''\
-"""{about}."""
+DAG_FILES: Mapping[str, str] = {
+    "gddl.py": '''\
+"""Every table of the metadata folder as an Airflow DAG."""
 
 from airflow_gddl.dags.factory import build_dags
 
-globals().update(build_dags(beside=__file__{part}))
-'''
-_ALL_TABLES = "gddl.py"
-DAG_FILES: Mapping[str, str] = {
-    _ALL_TABLES: _OF_TABLES.format(about="Every table of the metadata folder as an Airflow DAG", part=""),
+globals().update(build_dags(beside=__file__))
+''',
     "gddl_metadata_problems.py": '''\
 """Invalid metadata rows as one import error in Airflow's UI, in a separate file, so that no DAG is affected."""
 
@@ -131,81 +128,24 @@ globals().update(build_upkeep_dags(beside=__file__))
 }
 
 
-def dag_files(parts: int) -> dict[str, str]:
-    """`DAG_FILES`, with the tables' DAGs in so many files."""
-    if parts == 1:
-        return dict(DAG_FILES)
-    about = "A part of the tables of the metadata folder as Airflow DAGs"
-    split = {
-        f"gddl_{part}_of_{parts}.py": _OF_TABLES.format(about=about, part=f", part={part}, of={parts}")
-        for part in range(1, parts + 1)
-    }
-    return {**split, **{name: text for name, text in DAG_FILES.items() if name != _ALL_TABLES}}
-
-
 NAME = "airflow-gddl"
-_PACKAGES = ("airflow_gddl", "spark_jobs")
-_WHEEL = "Wheel-Version: 1.0\nGenerator: gddl bundle\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
-_REMEDY = "install the wheel, or the source tree with `pip install -e .`, and run this again"
 
 
-def distribution() -> metadata.Distribution:
-    """Installed metadata of this package.
-
-    Raises:
-        FatalError: `CODE_MISSING`.
-    """
-    try:
-        installed = metadata.distribution(NAME)
-    except metadata.PackageNotFoundError as error:
-        raise FatalError("CODE_MISSING", f"{NAME} is importable but not installed", remedy=_REMEDY) from error
-    if installed.version != airflow_gddl.__version__:
-        what = f"installed as {installed.version}, while the code says {airflow_gddl.__version__}"
-        raise FatalError("CODE_MISSING", what, where=NAME, remedy=_REMEDY)
-    return installed
-
-
-def write_wheel(folder: Path, epoch: int = EPOCH) -> Path:
-    """Write the wheel into the folder; equal code gives equal bytes.
+def build_wheel(folder: Path, epoch: int = EPOCH) -> Path:
+    """Let pip make the wheel of the source tree that this code lies in, else fetch that of this version.
 
     Args:
-        epoch: time of every file in it, seconds UTC.
+        epoch: time of every file in the wheel of a tree, seconds UTC.
 
     Raises:
-        FatalError: `CODE_MISSING`.
+        FatalError: `ENVIRONMENT_FAILED`.
     """
-    known = distribution()
-    stem = f"airflow_gddl-{known.version}"
-    files = {**_modules(), **_information(known, f"{stem}.dist-info")}
-    record = f"{stem}.dist-info/RECORD"
-    lines = [f"{name},{_digest(data)},{len(data)}" for name, data in files.items()]
-    files[record] = "\n".join([*lines, f"{record},,", ""]).encode()
-    return write_zip(folder / f"{stem}-py3-none-any.whl", files, epoch=epoch)
+    source = f"{NAME}=={airflow_gddl.__version__}" if project() is None else str(_TREE)
+    _pip(["wheel", "--no-deps", "--wheel-dir", str(folder), source], SOURCE_DATE_EPOCH=str(epoch))
+    return next(folder.glob(f"airflow_gddl-{airflow_gddl.__version__}-*.whl"))
 
 
-def _modules() -> dict[str, bytes]:
-    contents: dict[str, bytes] = {}
-    for name in _PACKAGES:
-        # Found, not imported: this side never imports the job.
-        spec = importlib.util.find_spec(name)
-        folder = Path(spec.origin).parent if spec and spec.origin else None
-        if folder is None or not folder.is_dir():
-            raise FatalError("CODE_MISSING", f"{name} lies in no folder of this Python", remedy=_REMEDY)
-        files = sorted(path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-        contents |= {f"{name}/{path.relative_to(folder).as_posix()}": path.read_bytes() for path in files}
-    return contents
-
-
-def _information(known: metadata.Distribution, folder: str) -> dict[str, bytes]:
-    contents = {}
-    for path in sorted(known.files or (), key=str):
-        inner = str(path).partition(".dist-info/")[2]
-        if inner in ("METADATA", "entry_points.txt") or inner.startswith("licenses/"):
-            contents[f"{folder}/{inner}"] = Path(str(path.locate())).read_bytes()
-    text = contents.get(f"{folder}/METADATA")
-    if text is None:
-        raise FatalError("CODE_MISSING", f"{NAME} is installed without its METADATA", remedy=_REMEDY)
-    return {**contents, f"{folder}/METADATA": _as_required(text.decode()).encode(), f"{folder}/WHEEL": _WHEEL.encode()}
+_TREE = Path(airflow_gddl.__file__).parents[1]
 
 
 def project() -> dict[str, Any] | None:
@@ -213,42 +153,16 @@ def project() -> dict[str, Any] | None:
 
     The metadata of an editable install may be outdated, so the source tree takes precedence.
     """
-    tree = Path(airflow_gddl.__file__).parents[1] / "pyproject.toml"
+    tree = _TREE / "pyproject.toml"
     if not tree.is_file():
         return None
     table: dict[str, Any] = tomllib.loads(tree.read_text(encoding="utf-8")).get("project", {})
     return table
 
 
-def _as_required(text: str) -> str:
-    """METADATA with the requirements and extras of the source tree, where there is one."""
-    written = project()
-    if written is None:
-        return text
-    head, blank, body = text.partition("\n\n")
-    kept = [line for line in head.splitlines() if not line.startswith(("Requires-Dist:", "Provides-Extra:"))]
-    return "\n".join([*kept, *_requirement_lines(written)]) + blank + body
-
-
-def _requirement_lines(written: Mapping[str, Any]) -> Iterator[str]:
-    for line in written.get("dependencies", []):
-        yield f"Requires-Dist: {line}"
-    for extra, lines in sorted(written.get("optional-dependencies", {}).items()):
-        name = _normalized(extra)
-        yield f"Provides-Extra: {name}"
-        for line in lines:
-            requirement, _, marker = line.partition(";")
-            condition = f"({marker.strip()}) and extra == '{name}'" if marker else f"extra == '{name}'"
-            yield f"Requires-Dist: {requirement.strip()}; {condition}"
-
-
 def _normalized(name: str) -> str:
     """A name of a package or an extra as installers compare it."""
     return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _digest(data: bytes) -> str:
-    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
 
 _OF_SPARK = ("pyspark", "delta-spark")
@@ -378,15 +292,16 @@ def _for(target: Target) -> list[str]:
     return ["--only-binary=:all:", "--implementation", "cp", *platforms]
 
 
-def _pip(arguments: Sequence[str]) -> None:
+def _pip(arguments: Sequence[str], **variables: str) -> None:
     command = [*module_command("pip", arguments[0]), "--quiet", "--disable-pip-version-check", *arguments[1:]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with names from here
+    environ = {**os.environ, **variables}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)  # noqa: S603 - pip, with names from here
     if done.returncode:
         said = " / ".join(line for line in done.stderr.splitlines() if "ERROR" in line)[:500] or done.stderr[-500:]
-        remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS), or use --no-environment"
+        remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS)"
         if "No module named pip" in said:
-            remedy = "install pip into this Python (uv pip install pip), or use --no-environment"
-        raise FatalError("ENVIRONMENT_FAILED", f"pip could not fetch the libraries: {said.strip()}", remedy=remedy)
+            remedy = "install pip into this Python (uv pip install pip)"
+        raise FatalError("ENVIRONMENT_FAILED", f"pip failed: {said.strip()}", remedy=remedy)
 
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\n'
@@ -400,7 +315,7 @@ PINS: Mapping[str, str] = {"obstore": "0.12.1", "sqlglot": "30.30.0"}
 _OF_IMAGE = ("apache-airflow-providers-amazon", "apache-airflow-providers-standard")
 """Packages that MWAA's images have beside Airflow."""
 CONFIGURATION = {"gddl.cache_dir": "/tmp/gddl", "gddl.paused_upon_creation": "False"}  # noqa: S108 - of MWAA's containers
-"""Airflow configuration options of every environment; `gddl.metadata_copy` is the lake's URL."""
+"""Airflow configuration options of every environment."""
 DAGS = {**DAG_FILES, ".airflowignore": "metadata/\n"}
 
 
@@ -444,7 +359,7 @@ class Bundle:
             MetadataError: `PYTHON_INVALID`.
         """
         self.out.mkdir(parents=True, exist_ok=True)
-        wheel = write_wheel(self.out, self.epoch)
+        wheel = build_wheel(self.out, self.epoch)
         return [wheel, *(files.write(self, wheel) if files else [])]
 
     def text(self, name: str, text: str) -> Path:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +20,6 @@ if TYPE_CHECKING:
     from airflow_gddl.runtime.landing.events_queue import Following
 
 SECTION = "gddl"
-_LINK = re.compile(r"https?://[^/\s]+|mailto:\S+")
 
 
 def text(option: str) -> str:
@@ -51,22 +48,6 @@ def job_command() -> tuple[str, ...]:
         MetadataError: `OPTION_INVALID`.
     """
     return python_command.job_command(text("job_command"))
-
-
-def owner_links() -> dict[str, str]:
-    """URL by owner.
-
-    Raises:
-        MetadataError: `OPTION_INVALID`.
-    """
-    try:
-        links = json.loads(text("owner_links") or "{}")
-    except ValueError:
-        links = None
-    if not isinstance(links, dict) or not all(isinstance(link, str) and _LINK.match(link) for link in links.values()):
-        remedy = 'write e.g. {"team-sales": "https://wiki/sales", "team-a": "mailto:a@example.org"}'
-        raise _wrong("owner_links", "not a JSON object of http, https or mailto URLs", remedy)
-    return links
 
 
 def metadata_place(given: str | Path | None = None, beside: str | Path | None = None) -> str:
@@ -124,7 +105,6 @@ def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetada
     Raises:
         FatalError: `CACHE_UNUSABLE`.
     """
-    copy = text("metadata_copy") or os.environ.get("GDDL_LAKE", "")
     return CompiledMetadata.current(
         CompiledSettings(
             metadata=metadata,
@@ -133,8 +113,6 @@ def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetada
             clock=time.time,
             refresh_seconds=number("refresh_seconds"),
             time_limit=parse_seconds() if parsing else _LIMIT,
-            copy=copy.rstrip("/") if "://" in copy else str(Path(copy).absolute()) if copy else "",
-            copy_environ=environ_for(copy),
             lake_environ=lambda lake, connection: environ_for(lake, aws_conn_id=connection),
         )
     )
@@ -161,8 +139,7 @@ def following(environ: Mapping[str, str]) -> Following | None:
         return None
     from airflow_gddl.runtime.landing.events_queue import Following, SqsQueue  # noqa: PLC0415 - imported when needed
 
-    seconds = number("full_listing_seconds")
-    return Following(queue=SqsQueue(url, environ), full_listing_seconds=seconds, environ=environ)
+    return Following(queue=SqsQueue(url, environ), environ=environ)
 
 
 def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:

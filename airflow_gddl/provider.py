@@ -13,42 +13,26 @@ aws_conn_id (string) =
   Connection that reaches S3: metadata, and roots whose gddl.yaml names none. Empty: environment or role.
 cache_dir (string) =
   Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME.
-metadata_copy (string) =
-  Lake that keeps the last good copy of the metadata, for containers that are replaced. Empty: GDDL_LAKE, if set.
 refresh_seconds (float) = 30
   Metadata in an object store is listed no more often than this.
 events_queue (string) =
   URL of an SQS queue that gets the landing bucket's events. Empty: landing folders are listed.
-full_listing_seconds (float) = 3600
-  With a queue: landing folders are still listed after this time.
 poll_seconds (float) = 60
   Time between two polls of pipelines that wait for others.
 dependency_wait_seconds (float) = 300
   How long a run with nothing else to do waits for tables of depends_on.
 continuous_hours (float) = 6
   Time limit of a continuous pipeline's job, so that logs end and new code is picked up. 0: none.
-continuous_retries (integer) = 10
-  Retries of a continuous pipeline's task, with growing delays.
-continuous_retry_seconds (float) = 10
-  Delay before the first retry; it doubles up to ten minutes.
-run_poll_seconds (float) = 5
-  Initial poll interval of a remote run; it grows up to twelvefold.
-claim_wait_seconds (float) = 90
-  How long a job waits for a table that another run holds.
 deferrable (boolean) = True
   Sensors, and tasks whose job runs elsewhere, wait in the triggerer. False: in their own process, with its slot.
 job_command (string) =
   The embedded job's program and first arguments, a JSON list. Empty: this Python.
-sensor_pool (string) = default_pool
-  Pool of the sensors; loads use the pools of their tiers.
 retries (integer) = 2
   Retries of a failed task.
 retry_delay_seconds (float) = 60
   Delay between retries.
 active_runs (integer) = 8
   Runs of a table's or pack's DAG at a time: requests for named tables run beside the schedule.
-owner_links (string) =
-  Links of table owners: a JSON object of http, https or mailto URLs by owner.
 paused_upon_creation (string) =
   Whether new DAGs start paused. Empty: as [core] dags_are_paused_at_creation says.
 alert_notifiers (string) =
@@ -64,7 +48,7 @@ verify_schedule (string) = @weekly
 watch_schedule (string) = */10 * * * *
   Schedule of gddl_watch, which exists where alerts are configured, and of gddl_new_tables. Empty: manual.
 notify_connection (string) =
-  Connection of a webhook to notify of failures and late runs. Empty: none.
+  Connection of a webhook to notify of failures. Empty: none.
 """
 """An option, its type and default on one line, its description on the lines below."""
 _HEAD = re.compile(r"(?P<name>\w+) \((?P<type>\w+)\) =(?: (?P<default>.*))?")
@@ -84,10 +68,6 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
-_CONNECTIONS = (
-    ("gddl_source", "GddlSourceHook", "GDDL source database"),
-    ("gddl_webhook", "GddlWebhookHook", "GDDL webhook"),
-)
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
@@ -104,11 +84,6 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
-        "hooks": [_modules("airflow_gddl.hooks.connections")],
-        "connection-types": [
-            {"connection-type": kind, "hook-class-name": f"airflow_gddl.hooks.connections.{hook}", "hook-name": name}
-            for kind, hook, name in _CONNECTIONS
-        ],
         "operators": [
             _modules("airflow_gddl.operators.jobs"),
         ],
@@ -117,11 +92,7 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": [
             f"airflow_gddl.operators.jobs.{name}" for name in ("JobLogLink", "PlatformRunLink", "AssetsLink")
         ],
-        "notifications": [
-            "airflow_gddl.notifications.webhook.GddlNotifier",
-            "airflow_gddl.notifications.webhook.TeamsNotifier",
-            "airflow_gddl.notifications.webhook.PagerDutyNotifier",
-        ],
+        "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
         "config": {
             "gddl": {
                 "description": "Options of airflow-gddl.",

@@ -75,6 +75,8 @@ class GddlFilesTrigger(BaseEventTrigger):
             return None
 
 
+FIRST_PAUSE = 5.0
+"""Seconds between the first two polls of a remote run."""
 KEPT_EVERY = 10.0
 """Seconds between two polls of the tables of a continuous job; its run is polled at growing intervals."""
 LOGGED_EVERY = 30.0
@@ -160,9 +162,9 @@ class GddlRunTrigger(BaseTrigger):
         # Calls block; the triggerer's loop serves other triggers meanwhile. `sync_to_async`, not `to_thread`: from its
         # threads Airflow's connections can be asked for in every version.
         platform = await sync_to_async(self._platform, thread_sensitive=False)()
-        first, announced, ending = configuration.number("run_poll_seconds"), False, False
+        announced, ending = False, False
         keeper = self._keeper()
-        for pause in pauses(first):
+        for pause in pauses(FIRST_PAUSE):
             remaining = self.seconds_left()
             if remaining <= 0 and not ending:  # before the poll: no later one may start the run again
                 ending = await sync_to_async(self._time_out, thread_sensitive=False)(platform)
@@ -172,7 +174,7 @@ class GddlRunTrigger(BaseTrigger):
             if status is not None and status.state == "running" and not announced:
                 announced = True
                 await sync_to_async(self._tell_links, thread_sensitive=False)(platform)
-            await self._rest(min(pause, remaining) if remaining > 0 else first, keeper)
+            await self._rest(min(pause, remaining) if remaining > 0 else FIRST_PAUSE, keeper)
         raise AssertionError("pauses have no end")
 
     async def _rest(self, seconds: float, keeper: RemoteJobMonitor | None) -> None:

@@ -51,7 +51,6 @@ sources:
     connection: GDDL_SOURCE_BENCH
     capture: {connector: postgresql}
     defaults: {initial_load: {}, size: medium}
-tiers: {medium: {tasks: processes}}
 """
 ROW = f"source: bench\ntables:\n  - {{table: {TABLE}, keys: [id]}}\n"
 _NUMBERS = re.compile(r"\+0\+(\d+)_(\d+)_")
@@ -91,7 +90,7 @@ class Bench:
         Raises:
             WrongResultError: it failed.
         """
-        environ = {**os.environ, "GDDL_SOURCE_BENCH": self.url, "GDDL_SETTLE": "0s"}
+        environ = {**os.environ, "GDDL_SOURCE_BENCH": self.url, "GDDL_SETTLE": "0s", "GDDL_WITHOUT_SPARK": "1"}
         command = [sys.executable, "-m", "airflow_gddl.cli.main", "run", "--table", TABLE]
         with (self.folder / "run.log").open("wb") as log:
             job = psutil.Popen(command, cwd=self.folder, env=environ, stdout=log, stderr=log)

@@ -34,9 +34,8 @@ from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 
 GLUE = CatalogSpec(kind="glue", region="eu-west-1")
 SIDES = ("without", "with")

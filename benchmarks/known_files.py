@@ -33,10 +33,9 @@ from airflow_gddl.contract.extensions import DatePartition, DmsOptions, date_fol
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.dialects.dms import DmsDialect
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import BatchLimits, next_batch

@@ -1,6 +1,6 @@
 """What a layout saves: files that a filter opens and rows that batches write anew, counted from Delta's log.
 
-    python benchmarks/layouts.py [--rows 200000] [--batches 10] [--tasks processes|many]
+    python benchmarks/layouts.py [--rows 200000] [--batches 10] [--tasks one|many]
 
 Changes come to the newest of forty days, as they do to orders. Counts, not seconds: they are the same on every machine.
 """
@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--batches", type=int, default=10)
-    parser.add_argument("--tasks", choices=("processes", "many"), default="processes")
+    parser.add_argument("--tasks", choices=("one", "many"), default="one")
     asked = parser.parse_args()
     found: dict[str, dict[str, int]] = {}
     for name, fields in LAYOUTS.items():

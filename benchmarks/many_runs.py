@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,11 +25,10 @@ import pyarrow.parquet as pq
 from measuring import print_figures
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 
 SPEC = TableSpec(table="s.t", keys=("id",), sequence_by=("seq",), settle="0s")
@@ -92,8 +91,7 @@ class ManyRuns:
         self.run("succeeded")
 
     def run(self, status: str) -> None:
-        tiers = {**DEFAULT_TIERS, "small": replace(DEFAULT_TIERS["small"], tasks="processes")}
-        job = JobSpec(run_id=f"run-{self.done}", roots=self.roots, tables=(SPEC,), tiers=tiers)
+        job = JobSpec(run_id=f"run-{self.done}", roots=self.roots, tables=(SPEC,))
         runtime = Runtime(storage=counting(self.calls), spark=NoSpark(), clock=lambda: self.now)
         begun = time.process_time()
         found = run_guarded(job, SPEC, runtime)

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +25,10 @@ import pyarrow.parquet as pq
 from measuring import WrongResultError, print_figures, say
 
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
+from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.spark.tasks import keep_freed_memory
 
@@ -115,9 +114,8 @@ def _run(root: Path, most_mib: int) -> Iterator[dict[str, float]]:
     """The load, and the batch, in this process; the most memory so far after each."""
     resource.setrlimit(resource.RLIMIT_AS, (most_mib * _MIB, most_mib * _MIB))
     keep_freed_memory()
-    tiers = {**DEFAULT_TIERS, "medium": replace(DEFAULT_TIERS["medium"], tasks="processes")}
     roots = Roots(landing=str(root / "landing"), lake=str(root / "lake"))
-    job = JobSpec(run_id="run", roots=roots, tables=(SPEC,), tiers=tiers)
+    job = JobSpec(run_id="run", roots=roots, tables=(SPEC,))
     (root / "waiting").rename(Layout.of(roots, SPEC).landing)
     for step in ("load", "batch"):
         if step == "batch":

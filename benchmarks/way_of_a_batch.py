@@ -35,8 +35,7 @@ from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.compiled.building import compile_metadata
 from airflow_gddl.stores import Storage
 from airflow_gddl.topology.pipelines import Placed
-from spark_jobs.batch.runtime import Runtime
-from spark_jobs.job.spread_local import NoSpark
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.job.table_job import run_guarded
 
 PACKAGES = ("airflow_gddl", "spark_jobs")

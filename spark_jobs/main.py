@@ -6,6 +6,7 @@ Nothing but the contract is imported before a job starts, so that a missing pack
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -13,7 +14,7 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.packages import needed_by, package_missing
+from airflow_gddl.contract.packages import leaves_spark_out, needed_by, package_missing
 from airflow_gddl.contract.python_command import exit_process
 
 
@@ -72,7 +73,7 @@ def task() -> None:
 def _program() -> Callable[..., int]:
     """`program.run`; raises `PACKAGE_MISSING`, for Spark too, which it imports when the first session starts."""
     install = "airflow-gddl[spark]"
-    if find_spec("pyspark") is None:
+    if not leaves_spark_out(os.environ) and find_spec("pyspark") is None:
         raise package_missing("a job", "pyspark", install=install)
     with needed_by("a job", install=install):
         from spark_jobs.program import run  # noqa: PLC0415 - see above

@@ -19,20 +19,20 @@ from airflow_gddl.contract.actions import Run
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
-from airflow_gddl.contract.result import APPLICATION, JobResult
+from airflow_gddl.contract.packages import leaves_spark_out
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import try_roots
 from airflow_gddl.stores.scratch import scratch
-from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, Spreads, print_step, silent
+from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, SparkLeftOut, print_step, silent
 from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery import SOURCES
 from spark_jobs.job.job_logging import set_up_logging
 from spark_jobs.job.job_tables import Show, exit_status, run_job
 from spark_jobs.job.run_results import ResultStore
-from spark_jobs.job.spread_local import LocalSpread, NoProcesses
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
 from spark_jobs.job.telemetry import MetricsPublisher, publish
@@ -82,13 +82,14 @@ def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     spark, stop = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce), Stop()
     lasts = job.options.continuous is not None and isinstance(job.options.action, Run)
     stopped_by = str if lasts else lambda: stop.why
-    observe = set_up_logging(job.run_id, os.environ)(print_step if args.progress else silent)
+    left_out = leaves_spark_out(os.environ)
+    observe = set_up_logging(job.run_id, os.environ, print_step if args.progress else silent)
     files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None
     runtime = Runtime(
         storage=Storage(),
-        spark=spark,
+        spark=SparkLeftOut() if left_out else spark,
         observe=observe,
-        spreads=_spreads(spark, observe, stopped_by, steps=args.progress),
+        spread=None if left_out else _spread(spark, observe, stopped_by, steps=args.progress),
         files=files,
         stopped_by=stopped_by,
     )
@@ -234,15 +235,14 @@ def _worker_bytes(tier: TierSpec) -> int:
 
 
 def _announce(session: SparkSession) -> None:
-    """Print the id of Spark's application, for the program that started the job, and for its log."""
+    """Print the id of Spark's application, for the job's log."""
     if application := application_of(session):
-        print(f"{APPLICATION}{application}", file=sys.stderr, flush=True)
+        print(f"GDDL-APPLICATION {application}", file=sys.stderr, flush=True)
 
 
-def _spreads(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> Spreads:
-    on_a_cluster = is_on_a_cluster(os.environ)
-    tasks = SparkSpread(spark, Storage(), steps=steps and not on_a_cluster, stopped_by=stopped_by, observe=observe)
-    return {"one": tasks, "processes": NoProcesses() if on_a_cluster else LocalSpread(observe, stopped_by=stopped_by)}
+def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> SparkSpread:
+    here = steps and not is_on_a_cluster(os.environ)
+    return SparkSpread(spark, Storage(), steps=here, stopped_by=stopped_by, observe=observe)
 
 
 def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], None]:

@@ -76,31 +76,6 @@ def write_differences(
     storage.write(join(root, name), codec.to_json(DifferenceRecords(unsettled=unsettled)).encode())
 
 
-ORPHANS = "orphan-looks.json"
-
-
-@dataclass(frozen=True, kw_only=True)
-class OrphanRecords:
-    """Values of foreign keys without a row, of earlier checks: by constraint, their hashes to when they were first
-    seen, ISO 8601 UTC."""
-
-    unsettled: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-def read_orphans(storage: Storage, root: str) -> Mapping[str, Mapping[str, str]]:
-    """Those of the table whose state folder is `root`; if the document is lost, one more check is needed.
-
-    Raises:
-        FatalError: `LEDGER_DAMAGED`.
-    """
-    records = read_small(storage, join(root, ORPHANS), OrphanRecords, "delete it, and verify once more")
-    return {} if records is None else records.unsettled
-
-
-def write_orphans(storage: Storage, root: str, unsettled: Mapping[str, Mapping[str, str]]) -> None:
-    storage.write(join(root, ORPHANS), codec.to_json(OrphanRecords(unsettled=unsettled)).encode())
-
-
 def settle_time(spec: TableSpec, options: Verify) -> timedelta:
     """How long a change may take to arrive: as asked for, else the table's freshness, or an hour."""
     usual = seconds(spec.freshness) if spec.freshness is not None else _SETTLE_SECONDS

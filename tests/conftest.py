@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
@@ -27,8 +28,6 @@ from tests.harness.engine_port import EngineName, EnginePort, on_engine
 from tests.harness.lanes import group_of, lane_of
 from tests.harness.places import bounds_of, with_commits
 
-_TIERS = ("SMALL", "MEDIUM")
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,9 +35,8 @@ def pytest_configure(config: pytest.Config) -> None:
     airflow_home.set_up()
     # Processes that tests are spread over are told a width, which commands then fold their tables to.
     os.environ.pop("COLUMNS", None)
-    # Hundreds of short commands would each start a Java process. Tests of the default spread unset these.
-    for tier in _TIERS:
-        os.environ.setdefault(f"GDDL_TIERS__{tier}__TASKS", "processes")
+    # Hundreds of short commands would each start a Java process. Tests of jobs on Spark take `with_spark`.
+    os.environ.setdefault(LEAVES_SPARK_OUT, "1")
     # Files are whole once a test has written them; processes that tests start inherit it.
     os.environ["GDDL_SETTLE"] = "0s"
     # Collecting imports all libraries and compiles all tests: millions of objects that stay, walked again and again.
@@ -46,10 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def on_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tiers as they are written: a runner with a cluster takes no processes."""
-    for tier in _TIERS:
-        monkeypatch.delenv(f"GDDL_TIERS__{tier}__TASKS")
+def with_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs that the test starts use Spark, as users' do."""
+    monkeypatch.delenv(LEAVES_SPARK_OUT)
 
 
 def pytest_collection_finish() -> None:

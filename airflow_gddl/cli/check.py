@@ -427,7 +427,6 @@ def _modules(cli: CliContext, loaded: LoadedMetadata) -> list[str]:
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
         **{module: any(map(one.is_used, tables)) for one in sources().values() for module in one.modules},
-        "prometheus_client": bool(cli.environ.get("GDDL_METRICS_FILE")),
         "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
     }
     return [module for module, is_used in used.items() if is_used]
@@ -566,12 +565,7 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
     name = loaded.runner
     descriptor, settings = RUNNERS.get(name), loaded.runners.get(name, {})
     if descriptor.remote:
-        login = (
-            f"; `gddl deploy {name} --dry-run` tries the login"
-            if descriptor.deploy is not None and name in RUNNERS.referenced
-            else ""
-        )
-        yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ) + login)
+        yield _tried(f"runner {name}", lambda: _platform(name, settings, cli.environ))
     if descriptor.check:
         given = RunnerCheck(
             name=name,

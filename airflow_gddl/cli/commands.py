@@ -97,9 +97,6 @@ BUILT_IN: Mapping[str, Command] = {
         "gddl new-tables list",
         "onboarding.md#tables-that-come-later",
     ),
-    "inspect": Command(
-        "airflow_gddl.onboarding.commands:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"
-    ),
     "validate": Command("airflow_gddl.cli.init:validate", EVERYDAY, "gddl validate", "metadata.md"),
     "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --diff main", "cli.md#plan"),
     "simulate": Command(
@@ -171,9 +168,8 @@ BUILT_IN: Mapping[str, Command] = {
         "tasks/adopt.md",
     ),
     "eject": Command("airflow_gddl.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
-    "pools": Command("airflow_gddl.cli.init:pools", DEPLOY, "gddl pools > pools.json", "airflow.md"),
     "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
-    "deploy": Command("airflow_gddl.cli.deploy:app", DEPLOY, "gddl deploy databricks --dry-run", "tasks/deploy.md"),
+    "deploy": Command("airflow_gddl.cli.deploy:deploy", DEPLOY, "gddl deploy databricks", "tasks/deploy.md"),
     "catalog": Command("airflow_gddl.cli.schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),
 }
 COMMANDS: ExtensionPoint[Command] = ExtensionPoint(

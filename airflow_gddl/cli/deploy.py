@@ -1,24 +1,18 @@
-"""`gddl deploy` and `gddl bundle`: the jobs that platforms keep, and the files that they need."""
+"""`gddl deploy` and `gddl bundle`: files for platforms, with the jobs that these keep."""
 
 from __future__ import annotations
 
-import json as json_module
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from airflow_gddl.bundle import EPOCH, MWAA, Bundle, Extra, JobFiles, Target, here
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.commands import Group
-from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.runners.descriptor import RUNNERS, DeployCommand, deployment_of
+from airflow_gddl.runners.descriptor import RUNNERS, renderer_of
 
 _MWAA = "mwaa"
 _RUNNERS = {"spark": "spark_submit"}
@@ -156,103 +150,19 @@ def _epoch(text: str) -> int:
     return int(text or EPOCH)
 
 
-if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import LoadedMetadata
-    from airflow_gddl.runners.interface import JobChange
-
-app = Group("Create the jobs that the metadata needs on a platform.")
-_STYLES = {"create": "green", "update": "yellow", "keep": ""}
-
-
-@app.callback()
-def of_runner() -> None:  # without it, a group with one command is that command
-    """Create the jobs that the metadata needs on a platform."""
-
-
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-
-_RenderBundle = Annotated[
-    Path | None,
-    typer.Option("--render-bundle", metavar="DIR", help="Write the jobs there in the platform's own form instead."),
-]
-
-
-def _add_command(name: str, command: DeployCommand) -> None:
-    """`gddl deploy <name>` of a runner, with `--render-bundle` where it has a form for that."""
-
-    def deploy(
-        ctx: typer.Context,
-        *,
-        metadata: options.Metadata = "metadata",
-        dry_run: _DryRun = False,
-        json: options.Json = False,
-    ) -> None:
-        _deploy(ctx, name, metadata, _Options(dry_run=dry_run, json=json))
-
-    def deploy_or_render(
-        ctx: typer.Context,
-        *,
-        metadata: options.Metadata = "metadata",
-        dry_run: _DryRun = False,
-        render_bundle: _RenderBundle = None,
-        json: options.Json = False,
-    ) -> None:
-        _deploy(ctx, name, metadata, _Options(dry_run=dry_run, json=json, render=render_bundle))
-
-    function = deploy_or_render if command.renders else deploy
-    function.__doc__ = f"Create or update the saved {command.jobs}, one for each tier with tables."
-    app.command(name)(function)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Options:
-    """Options of the command. `render`: folder for the jobs in a form of the platform's; None: create them."""
-
-    dry_run: bool
-    json: bool
-    render: Path | None = None
-
-
-def _deploy(ctx: typer.Context, name: str, metadata: str, chosen: _Options) -> None:
-    cli, deployment = context.of(ctx), deployment_of(name)
+def deploy(
+    ctx: typer.Context,
+    runner: Annotated[str, typer.Argument(metavar="RUNNER", help="databricks, glue, or an installed runner.")],
+    *,
+    metadata: options.Metadata = "metadata",
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the file.")] = Path("dist"),
+) -> None:
+    """Write a platform's saved jobs, one for each tier with tables, in its own form, and name what creates them."""
+    cli = context.of(ctx)
     loaded = metadata_folder.read(cli, metadata)
-    settings = RUNNERS.get(name).decoded(name, loaded.runners.get(name, {}))
-    wanted = deployment.jobs_of(_used(loaded), settings)
-    if warning := deployment.warning(_used(loaded), settings, loaded.roots):
-        cli.screen.warn(warning, "yellow")
-    if chosen.render is not None and deployment.render is not None:
-        cli.screen.say(deployment.render(chosen.render, wanted, settings))
-        return
-    platform = deployment.connect(settings)
-    changes = deployment.plan(platform, wanted)
-    (_record if chosen.json else _show)(cli.screen, changes)
-    if not chosen.dry_run:
-        deployment.apply(platform, changes, settings)
-
-
-for _name in RUNNERS.referenced:
-    if not RUNNERS.is_removed(_name) and (_command := RUNNERS.get(_name).deploy) is not None:
-        _add_command(_name, _command)
-
-
-def _used(loaded: LoadedMetadata) -> Mapping[str, TierSpec]:
-    """Tiers of the enabled tables."""
+    render = renderer_of(runner)
     sizes = {spec.size for spec in loaded.tables if spec.enabled}
-    return {size: tier for size, tier in loaded.tiers.items() if size in sizes}
-
-
-def _show(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:
-    rows: list[Sequence[Cell | str]] = []
-    for change in changes:
-        rows.append((change.name, Cell(change.action, _STYLES[change.action]), "", "", ""))
-        rows += [("", "", field.path, _text(field.before), _text(field.after)) for field in change.fields]
-    screen.table(("job", "action", "field", "is", "becomes"), rows)
-
-
-def _record(screen: Screen, changes: Sequence[JobChange[Any]]) -> None:
-    for change in changes:
-        screen.record({"job": change.name, "action": change.action, "fields": change.fields})
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else json_module.dumps(value)
+    tiers = {size: tier for size, tier in sorted(loaded.tiers.items()) if size in sizes}
+    settings = RUNNERS.get(runner).decoded(runner, loaded.runners.get(runner, {}))
+    out.mkdir(parents=True, exist_ok=True)
+    cli.screen.say(render(out, tiers, settings, loaded.roots))

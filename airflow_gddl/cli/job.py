@@ -80,7 +80,7 @@ def _batches(result: JobResult) -> list[dict[str, Any]]:
 
 
 STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal": "green", "different": "bold red",
-          "violated": "bold red", "held": "bold red", "ok": "green", "missing": "bold red", "extra": "bold red",
+          "held": "bold red", "ok": "green", "missing": "bold red", "extra": "bold red",
           "unsettled": "yellow", "open": "dim"}  # fmt: skip
 _STATUSES: tuple[Status, ...] = ("succeeded", "skipped", "failed")
 _MOST_NAMED = 5
@@ -138,10 +138,6 @@ def show_verdicts(screen: Screen, results: Sequence[JobResult]) -> None:
     numbers = number_columns("rows", "expected", "in the source", "unsettled")
     compared = ScreenColumn("compared with", spare=1)
     screen.table(["table", "verdict", compared, *numbers, "keys"], [_verdict_row(result) for result in results])
-    checked = [_constraint_row(r.table, one) for r in results for one in answer(r).get("constraints") or ()]
-    if checked:
-        numbers = number_columns("rows", "failed", "unsettled")
-        screen.table(["table", "constraint", "verdict", *numbers, "values"], checked)
     if any(answer(result).get("compared") == ["its changes"] for result in results):
         without = "Whether a table equals its source is not known without a connection to it: "
         without += documented("repair.md", "verify")
@@ -203,22 +199,8 @@ def _show_against(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
         screen.say(f"  {column} was not compared: {why}", "yellow")
 
 
-def _constraint_row(table: str, constraint: Mapping[str, Any]) -> list[Cell | str]:
-    """A constraint of the table that was checked: how many rows break it, and some of their values."""
-    outcome = "not checked" if constraint["not_checked"] else "violated" if constraint["failed"] else "kept"
-    return [
-        table,
-        constraint["name"],
-        status(outcome),
-        *(count(constraint[name]) for name in ("rows", "failed", "unsettled")),
-        _names([str(key["key"]) for key in constraint["keys"]]),
-    ]
-
-
 def verdict(result: JobResult) -> str:
-    """`equal`, `different`, `held` (equal, while a sweep is held) or `violated` (equal, with constraints that rows
-    break); else the status.
-    """
+    """`equal`, `different` or `held` (equal, while a sweep is held); else the status."""
     return str(answer(result).get("verdict", result.status))
 
 
@@ -272,7 +254,7 @@ def show_troubles(cli: CliContext, outcome: JobOutcome) -> None:
         said = (*_warnings_of(result), *_attention_of(cli, result))
         warnings += [Message(result.table, code, text) for code, text in said]
         for one in result.expectations:
-            if one.failed and result.action != "verify":  # whose error names constraints with their rows
+            if one.failed:
                 screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {_share(one)} fail", "yellow")
         if result.error is not None:
             errors.append(Message(result.table, result.error.code, result.error.message))

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from airflow_gddl.bundle import write_wheel
+from airflow_gddl.bundle import build_wheel
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.python_command import module_command
@@ -26,7 +26,7 @@ def create(screen: Screen, folder: Path) -> tuple[str, ...]:
         return (str(program),)
     screen.say(f"installing Spark into {folder}: some minutes, 700 MB")
     with tempfile.TemporaryDirectory(prefix="gddl-init-") as scratch:
-        wheel = write_wheel(Path(scratch))
+        wheel = build_wheel(Path(scratch))
         run_command(*module_command("venv", str(folder)))
         pip = (str(folder / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check")
         run_command(*pip, "install", f"airflow-gddl[spark] @ {wheel.as_uri()}")

@@ -186,18 +186,7 @@ def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) 
     """The published columns as fields of Delta's schema.
 
     Raises:
-        FatalError: as `replica_fields`; `PUBLISHED_COLUMN_MISSING`.
-        RetriableError: `LAKE_UNREADABLE`.
-    """
-    known = replica_fields(roots, spec, environ)
-    return [known[name] for name in published_columns(spec, list(known))]
-
-
-def replica_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Fields of Delta's schema by name, as the replica has them now.
-
-    Raises:
-        FatalError: `REPLICA_MISSING`: nothing was loaded yet; `PACKAGE_MISSING`.
+        FatalError: `REPLICA_MISSING`: nothing was loaded yet; `PUBLISHED_COLUMN_MISSING`; `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     path = Layout.of(roots, spec).replica
@@ -205,7 +194,8 @@ def replica_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) ->
     if text is None:
         what, remedy = f"{spec.table} has no replica yet", f"load it: `gddl run --table '{spec.table}'`"
         raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
-    return {field["name"]: field for field in json.loads(text)["fields"]}
+    known = {field["name"]: field for field in json.loads(text)["fields"]}
+    return [known[name] for name in published_columns(spec, list(known))]
 
 
 def json_schema(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, Any]:

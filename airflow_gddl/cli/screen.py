@@ -146,10 +146,6 @@ class Screen:
         self.out.file.write("".join(json.dumps(value) + "\n" for value in values))
         self.out.file.flush()
 
-    def clear(self) -> None:
-        """Clear the terminal; no effect on a file or a pipe."""
-        self.out.clear()
-
     def table(
         self, headings: Iterable[ScreenColumn | str], rows: Iterable[Sequence[Cell | str]], *, error: bool = False
     ) -> None:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import airflow_home, context, job, options
+from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, FAILED, OK, RETRY, CliContext
-from airflow_gddl.cli.paused import UNPAUSE, known_dags
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.alike import Message
 from airflow_gddl.contract.errors import GddlError, Note
@@ -72,7 +69,6 @@ _STYLES = {
     "new": "cyan",
     "fresh": "green",
 }
-_WATCH_SECONDS = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +87,7 @@ class StatusLine:
         lag_seconds: now minus the newest source commit applied.
         behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
         complete_until: commit time of the source until which everything is known to have come.
-        place: where the newest run worked on the table: Spark's application, or processes; empty: nowhere.
+        place: where the newest run worked on the table: Spark's application, or the job's process; empty: nowhere.
         heartbeat: table that shows that the source's log advances; None: none, so that nothing is known of the source
             since `complete_until`.
         freshness_seconds: limit of `behind_seconds`; None: none.
@@ -102,7 +98,6 @@ class StatusLine:
             changes, of the newest poll, and of the newest maintenance.
         age_seconds: now minus the start of the newest run.
         dag_id: DAG that loads it; None: none does.
-        paused: whether that is paused in the Airflow of this machine; None: not known.
     """
 
     table: str
@@ -135,7 +130,6 @@ class StatusLine:
     running_since: str | None
     error: str | None
     dag_id: str | None
-    paused: bool | None
 
 
 def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
@@ -145,7 +139,6 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     late: Annotated[bool, typer.Option("--late", help="Only tables that are late.")] = False,
     failed: Annotated[bool, typer.Option("--failed", help="Only tables whose last run failed.")] = False,
     json: options.Json = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every few seconds, until Ctrl-C.")] = False,
     from_runs: Annotated[
         bool, typer.Option("--rebuild", help="First rebuild the state from the records of all runs.")
     ] = False,
@@ -160,10 +153,7 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     view = _View(cli, metadata, tuple(table or ()), query, json)
     if from_runs:
         _rebuilt(cli, metadata)
-    ended = view.show()
-    if watch:
-        view.stay()
-    if ended != OK:
+    if (ended := view.show()) != OK:
         raise typer.Exit(ended)
 
 
@@ -192,7 +182,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class _View:
-    """Show the selected tables, repeatedly with --watch: the metadata is read again each time."""
+    """Show the selected tables."""
 
     cli: CliContext
     metadata: str
@@ -204,12 +194,10 @@ class _View:
         """The exit status, see `status`."""
         now = self.cli.now().timestamp()
         tables, all_sound = self.states(now)
-        dags = known_dags(self.cli.environ, {one.row.dag_id for one in tables if one.row.dag_id})
         if self.as_json:
-            self.cli.screen.records(vars(line_of(one, now, dags)) for one in tables)
+            self.cli.screen.records(vars(line_of(one, now)) for one in tables)
         else:
             show(self.cli.screen, tables, now, self.query.states)
-            _show_paused(self.cli, tables, dags)
         if any(one.failed for one in tables):
             return FAILED
         if not all_sound:
@@ -250,17 +238,6 @@ class _View:
         chosen_rows = [row for row in rows if (row.table in wanted if self.names else row.enabled)]
         return loaded.roots, chosen_rows, () if self.names else loaded.beside.notes, not bad
 
-    def stay(self) -> None:
-        """Show it repeatedly, until Ctrl-C."""
-        try:
-            while True:
-                time.sleep(_WATCH_SECONDS)
-                if not self.as_json:
-                    self.cli.screen.clear()
-                self.show()
-        except KeyboardInterrupt as stopped:
-            raise typer.Exit(128 + signal.SIGINT) from stopped
-
 
 def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:
     """The lake's state; rebuilt from run records if none is stored yet, or it was lost."""
@@ -279,24 +256,8 @@ def _rebuilt(cli: CliContext, metadata: str) -> None:
     cli.screen.warn(f"the state of {len(records)} tables was rebuilt from their runs")
 
 
-def _show_paused(cli: CliContext, tables: Sequence[TableStatus], dags: Mapping[str, bool]) -> None:
-    """One line for each paused DAG, with its tables."""
-    home = airflow_home.home(cli.environ)
-    for dag_id in sorted({one.row.dag_id for one in tables if one.row.dag_id and dags.get(one.row.dag_id)}):
-        text = f"{dag_id} is paused in Airflow ({home}), so no run of it loads a table ▸ {UNPAUSE} {dag_id}"
-        paused = [Message(one.row.table, "", text) for one in tables if one.row.dag_id == dag_id]
-        job.show_messages(cli.screen.say, paused, "yellow")
-
-
-_NOT_KNOWN: Mapping[str, bool] = MappingProxyType({})
-
-
-def line_of(one: TableStatus, now: float, dags: Mapping[str, bool] = _NOT_KNOWN) -> StatusLine:
-    """Pure: a table's state in the form of `--json`.
-
-    Args:
-        dags: see `paused.known_dags`.
-    """
+def line_of(one: TableStatus, now: float) -> StatusLine:
+    """Pure: a table's state in the form of `--json`."""
     record, newest = one.record, one.record.newest
     return StatusLine(
         table=one.row.table,
@@ -329,7 +290,6 @@ def line_of(one: TableStatus, now: float, dags: Mapping[str, bool] = _NOT_KNOWN)
         running_since=text_of(one.running),
         error=_error(one),
         dag_id=one.row.dag_id,
-        paused=dags.get(one.row.dag_id or ""),
     )
 
 

@@ -1,4 +1,4 @@
-"""`gddl verify`: whether replicas equal their changes, their source and their constraints."""
+"""`gddl verify`: whether replicas equal their changes and their source."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     by: By = Windows.HOUR,
     column: Column = "",
 ) -> None:
-    """Compare each replica with its changes, its source and its constraints; exit status 1 when one fails.
+    """Compare each replica with its changes and its source; exit status 1 when one fails.
 
     With --since, only rows that were changed lately are compared, with the source. With --against, one replica is
     compared with another Delta table.

@@ -318,15 +318,13 @@ class Eject(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class ConsistentCut(Asked):
-    """Say up to which moment a table is complete, or make it as of the moment of a cut; compare and drop such a one."""
+    """Say up to which moment a table is complete, or make it as of the moment of a cut."""
 
     name: Literal["consistent_cut"] = _named("consistent_cut")
     at: str = ""
     """The moment that is asked for; empty: the table is made."""
     cut: str = ""
     """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
-    then: Literal["make", "compare"] = "make"
-    """What is done with the table of the cut: make it, or compare it with its digest."""
 
 
 Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify

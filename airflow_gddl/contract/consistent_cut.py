@@ -1,15 +1,14 @@
-"""Consistent cuts: all tables of a source as the source had them at one commit (docs/as-of.md).
+"""Consistent cuts: tables of a source as it had them at one commit (docs/as-of.md).
 
 What jobs say of their tables, how a moment is chosen from that, and the documents in which the lake names the cuts.
 
-A *place* orders the transactions of a source: text, the position in its log of a transaction's commit, or of the commit
-before it (`source_logs`), or its commit time. Of each kind all places have one form, so that they compare as text. A
+A *place* orders the transactions of a source: text, the position in PostgreSQL's log of the commit before a transaction
+(`postgresql_log.place_in`), or its commit time. Of each kind all places have one form, so that they compare as text. A
 cut has the transactions whose places are before its *bound*.
 """
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,15 +19,15 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
-from airflow_gddl.contract.source_logs import LOGS, POSTGRESQL, LogName, epoch_of, log_of_text, place_in
-from airflow_gddl.contract.table_spec import TableSpec, titled
+from airflow_gddl.contract.postgresql_log import epoch_of, place_in, position_of
+from airflow_gddl.contract.postgresql_log import lsn_of as lsn
+from airflow_gddl.contract.table_spec import TableSpec
 
 CutKind = Literal["log", "time"]
 """How transactions are told apart: by the place of their commit in the source's log, or by their commit time."""
 LATEST = "latest"
-UNKNOWN_CODE, INCOMPLETE_CODE = "CUT_TRANSACTIONS_UNKNOWN", "CUT_NOT_COMPLETE"
-LOAD_CODE, CHANGES_CODE, AMBIGUOUS_CODE = "CUT_BEFORE_LOAD", "CUT_CHANGES_MISSING", "CUT_MOMENT_AMBIGUOUS"
-SAME_CODE = "CUT_NOT_SAME"
+REFUSED_CODE = "CUT_REFUSED"
+_POSITION = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
 _BEFORE_ALL = ""
@@ -47,9 +46,6 @@ class FoundPlaces:
         own: of transactions right behind `before`, the greatest place of a change; None: there is none.
         behind: the first place of a commit after it that the changes name; None: none.
         reached: of a time: the greatest place of a change that was committed by then; None: none was.
-
-    In logs whose changes have their own commits (`SourceLog.is_own`), `before`, `own` and `reached` are None: their
-    times may be those of changes, or of a transaction's begin, and are no proof that it was committed by then.
     """
 
     after: str | None = None
@@ -60,25 +56,11 @@ class FoundPlaces:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EarlierLoad:
-    """A full load; see `CutFacts`."""
-
-    generation: int
-    least: str
-    complete: str
-    above: str = ""
-    loaded_at: str = ""
-    number: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
 class CutFacts:
     """What is known of one table before a moment is chosen; see the module for places and bounds.
 
     Attributes:
-        shard: source of which this is known, of a table with several; empty: the table has one.
-        generation: whose full load the cut begins with; as the job says it, the current one.
-        batch, version: the last batch, and the version of the change table.
+        generation: of its newest full load, which the cut begins with; version: of the change table.
         complete: bound up to which every change of the table is known to have come.
         until: the moment that `complete` stands for: no transaction that is not before `complete` was committed by it.
         whole: nothing but the end of what was read of the source's log ends that.
@@ -89,17 +71,13 @@ class CutFacts:
         newest: newest commit time of the table, ISO 8601 UTC; None: none.
         known_at: all that was committed by then was read, ISO 8601 UTC; None: that is not known.
         number: of the log; see `LogEnd.number`.
-        log: whose positions the places are; of `kind` time without a meaning.
         connector: of Debezium, by whose events the places are known; empty: jobs read the log, or there is none.
-        parts: of the log in which the commits are, such as a database of SQL Server; empty: it has one, or no commit is
-            known.
         keys: see `key_forms`.
     """
 
     table: str
     kind: CutKind
     generation: int
-    batch: int
     version: int
     complete: str
     until: str
@@ -110,22 +88,10 @@ class CutFacts:
     newest: str | None = None
     known_at: str | None = None
     number: int = 0
-    log: LogName = POSTGRESQL
     connector: str = ""
-    parts: tuple[str, ...] = ()
     keys: Mapping[str, str] = field(default_factory=dict)
     found: FoundPlaces = field(default_factory=FoundPlaces)
     loaded_at: str = ""
-    shard: str = ""
-
-    @property
-    def title(self) -> str:
-        """In messages: the table, or one of its sources."""
-        return titled(self.table, self.shard)
-
-    @property
-    def start(self) -> CutStart:
-        return CutStart(generation=self.generation, batch=self.batch, least=self.least)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,21 +101,11 @@ class Moment:
     kind: CutKind
     bound: str
     until: str
-    log: LogName = POSTGRESQL
 
     @property
     def shown(self) -> str:
         """For people: a position as the source writes it, or a time."""
-        return lsn_of(self.until, self.log) if self.kind == "log" else self.until
-
-
-@dataclass(frozen=True, kw_only=True)
-class CutStart:
-    """What the changes of a table, or of one of its sources, begin with in a cut; see `CutFacts`."""
-
-    generation: int
-    batch: int
-    least: str = ""
+        return lsn_of(self.until) if self.kind == "log" else self.until
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,77 +113,39 @@ class CutTable:
     """One table of a cut.
 
     Attributes:
-        folder: of the made table, below the lake.
-        generation, batch, least: see `CutFacts`; 0 and empty of a table with several sources.
-        shards: by source, the same of each, of a table with several; empty: it has one.
+        folder: of the table, below the lake.
+        generation, least, keys: see `CutFacts`.
         version: of the change table from which on it was made.
-        sequence, commit_ts: the newest of the changes in it; None: it has none but rows of the full load. Sequences of
-            several sources do not compare: None.
-        rows, digest: of the made table, see `rows_digest`; None, empty: it is not made yet, or a key was erased since.
-        columns: its columns with their SQL types, of the made table.
-        keys: see `key_forms`; empty: not known.
-        erased: rows that erasures have removed from it.
-        erasing: hashes of keys that are being erased, whose rows are counted already.
+        commit_ts: of the newest of the changes in it; None: it has none but rows of the full load.
+        rows, columns: of the table as it was made; None, empty: it is not made yet.
     """
 
     table: str
     folder: str
     generation: int
-    batch: int
     version: int
-    least: str = ""
-    sequence: str | None = None
+    least: str
+    keys: Mapping[str, str]
     commit_ts: str | None = None
     rows: int | None = None
-    digest: str = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    keys: Mapping[str, str] = field(default_factory=dict)
-    erased: int = 0
-    erasing: tuple[str, ...] = ()
-    shards: Mapping[str, CutStart] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, name: str, facts: Sequence[CutFacts]) -> CutTable:
-        """The table of a cut of this name, which is not made yet.
-
-        Args:
-            facts: of the table, or of each of its sources.
-        """
-        first, starts = facts[0], {one.shard: one.start for one in facts}
-        start = starts.pop("", _OF_SHARDS)
+    def of(cls, name: str, facts: CutFacts) -> CutTable:
+        """The table of a cut of this name, which is not made yet."""
         return cls(
-            table=first.table, folder=table_folder(name, first.table), generation=start.generation, batch=start.batch,
-            version=first.version, least=start.least, keys=first.keys, shards=starts,
+            table=facts.table, folder=join(CUTS, name, *facts.table.split(".", 1)), generation=facts.generation,
+            version=facts.version, least=facts.least, keys=facts.keys,
         )  # fmt: skip
-
-    @property
-    def starts(self) -> Mapping[str, CutStart]:
-        """By source; of a table with one source, by an empty name."""
-        return self.shards or {"": CutStart(generation=self.generation, batch=self.batch, least=self.least)}
-
-
-_OF_SHARDS = CutStart(generation=0, batch=0)
-
-
-def cut_tables(name: str, facts: Iterable[CutFacts]) -> tuple[CutTable, ...]:
-    """The tables of a cut, which are not made yet.
-
-    Args:
-        facts: those of sources of one table side by side.
-    """
-    by_table = itertools.groupby(facts, key=lambda one: one.table)
-    return tuple(CutTable.of(name, tuple(those)) for _, those in by_table)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """A cut, by which it can be made again.
+    """A cut, as its document names it.
 
     Attributes:
         asked: as the user has named the moment.
         begun_at, made_at: ISO 8601 UTC; None: a command that was killed has left it.
-        schema: columns and types of the moment, or those of today.
-        again: name of the cut that this one repeats; empty: none.
     """
 
     name: str
@@ -236,9 +154,7 @@ class Cut:
     moment: Moment
     begun_at: str
     tables: tuple[CutTable, ...]
-    schema: Literal["then", "now"] = "then"
     made_at: str | None = None
-    again: str = ""
 
     def of(self, table: str) -> CutTable | None:
         return next((one for one in self.tables if one.table == table), None)
@@ -251,11 +167,6 @@ def cuts_folder(lake: str) -> str:
 
 def cut_path(lake: str, name: str) -> str:
     return join(cuts_folder(lake), f"{name}.json")
-
-
-def table_folder(name: str, table: str) -> str:
-    """Folder of a table of a cut, below the lake."""
-    return join(CUTS, name, *table.split(".", 1))
 
 
 def require_name(name: str) -> None:
@@ -280,9 +191,9 @@ def key_forms(spec: TableSpec) -> dict[str, str]:
     return {key: f"{form} {spec.mask_key_id}" if form == "hmac" else form for key, form in forms.items()}
 
 
-def lsn_of(place: str, log: LogName = POSTGRESQL) -> str:
-    """A place as the source writes it."""
-    return LOGS[log].shown(place)
+def lsn_of(place: str) -> str:
+    """A place as PostgreSQL writes it, whatever number of logs came before."""
+    return lsn(int(place.removeprefix(epoch_of(place))))
 
 
 def time_place(moment: datetime) -> str:
@@ -292,12 +203,11 @@ def time_place(moment: datetime) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class AskedMoment:
-    """What `--at` says: a time, a position in a log as a number, or neither: the latest."""
+    """What `--at` says: a time, a position in PostgreSQL's log, or neither: the latest."""
 
     text: str
     time: datetime | None = None
     position: int | None = None
-    log: LogName = POSTGRESQL
 
 
 def asked_moment(text: str) -> AskedMoment:
@@ -308,17 +218,15 @@ def asked_moment(text: str) -> AskedMoment:
     """
     if text == LATEST:
         return AskedMoment(text=text)
-    if (found := log_of_text(text)) is not None:
-        log, position = found
-        return AskedMoment(text=text, position=position, log=log)
+    if _POSITION.fullmatch(text):
+        return AskedMoment(text=text, position=position_of(text))
     try:
         time = datetime.fromisoformat(text)
         is_moment = time.tzinfo is not None and time.astimezone(UTC) + _MICROSECOND > _FIRST
     except (ValueError, OverflowError):
         is_moment = False
     if not is_moment:
-        remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740, "
-        remedy += "00000027:00000ac0:0003 (SQL Server) or 2751829 (Oracle)"
+        remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740"
         raise MetadataError("CUT_MOMENT_INVALID", f"--at is not a moment: {text!r:.80}", remedy=remedy)
     return AskedMoment(text=text, time=time)
 
@@ -336,7 +244,7 @@ def _is_after_load(asked: AskedMoment, one: CutFacts, reached: str) -> bool:
     enough to know that the time is not earlier.
     """
     if asked.position is not None:
-        return one.kind == "time" or one.least <= place_in(one.number, asked.position, asked.log)
+        return one.kind == "time" or one.least <= place_in(one.number, asked.position)
     if asked.time is None:
         return True
     if one.kind == "time":
@@ -352,14 +260,13 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
         facts: of each table.
 
     Raises:
-        FatalError: `CUT_TRANSACTIONS_UNKNOWN`, `CUT_NOT_COMPLETE`, `CUT_MOMENT_AMBIGUOUS`, `CUT_BEFORE_LOAD`, with the
-            tables and the reason of each.
+        FatalError: `CUT_REFUSED`, with the tables and the reason of each.
     """
-    kinds = sorted({(one.kind, one.log, one.number, one.connector) for one in facts})
-    if len(kinds) > 1 or len({part for one in facts for part in one.parts}) > 1:
-        shown = "; ".join(f"{one.title}: {_order_of(one)}" for one in facts)
-        remedy = "make a cut of the tables of each kind, by --table"
-        raise FatalError(UNKNOWN_CODE, f"the tables order transactions by different things: {shown}", remedy=remedy)
+    kinds = sorted({(one.kind, one.number, one.connector) for one in facts})
+    if len(kinds) > 1:
+        shown = "; ".join(f"{one.table}: {_order_of(one)}" for one in facts)
+        what = f"no cut at {asked.text}: the tables order transactions by different things: {shown}"
+        raise FatalError(REFUSED_CODE, what, remedy="make a cut of the tables of each kind, by --table")
     _require_complete(asked, facts, lambda one: bool(one.complete))
     moment = _by_kind[kinds[0][0]](asked, facts)
     _require_loaded(asked, moment, facts)
@@ -371,8 +278,8 @@ def _order_of(one: CutFacts) -> str:
     if one.kind == "time":
         return "commit times"
     by = f"the connector {one.connector}" if one.connector else "gddl itself"
-    shown = [f"positions of {LOGS[one.log].title}'s log, read by {by}", *one.parts]
-    return ", ".join([*shown, f"number {one.number}"] if one.number else shown)
+    shown = f"positions of PostgreSQL's log, read by {by}"
+    return f"{shown}, number {one.number}" if one.number else shown
 
 
 def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
@@ -384,13 +291,13 @@ def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     if later:
         bound = min(later)
         _require_complete(asked, facts, lambda one: bound <= one.complete)
-        return _moment(facts, bound, LOGS[facts[0].log].until(bound))
+        return Moment(kind="log", bound=bound, until=bound)
     _require_complete(asked, facts, lambda one: one.whole)
     known = _known_by(facts)
     if known is None or asked.time > known:
         until = "no time" if known is None else known.isoformat()
-        what = f"what was committed by {asked.text} is not known to have come; it is by {until}"
-        raise FatalError(INCOMPLETE_CODE, what, remedy="run the tables, or take an earlier moment")
+        what = f"no cut at {asked.text}: what was committed by then is not known to have come; it is by {until}"
+        raise FatalError(REFUSED_CODE, what, remedy=_EARLIER)
     return _latest_in_log(facts)
 
 
@@ -412,40 +319,29 @@ def _known_by(facts: Sequence[CutFacts]) -> datetime | None:
 
 
 def _latest_in_log(facts: Sequence[CutFacts]) -> Moment:
-    return _moment(facts, min(one.complete for one in facts), min(one.until for one in facts))
-
-
-def _moment(facts: Sequence[CutFacts], bound: str, until: str) -> Moment:
-    return Moment(kind="log", log=facts[0].log, bound=bound, until=until)
+    return Moment(kind="log", bound=min(one.complete for one in facts), until=min(one.until for one in facts))
 
 
 def _at_position(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     """The cut behind all transactions that were committed up to a position.
 
-    Where changes name the commit before their transaction, that was committed behind its own last change, and up to the
+    Changes name the commit before their transaction, which was committed behind its own last change, and up to the
     next commit that a change names. Where the position is between the two, nothing tells on which side of it the commit
     is.
     """
-    log = facts[0].log
-    if asked.log != log:
-        what = f"{asked.text} is a position of {LOGS[asked.log].title}'s log, and the tables follow {LOGS[log].title}'s"
-        raise FatalError(UNKNOWN_CODE, what, remedy="write a position of that log, a time, or latest")
-    until = place_in(facts[0].number, asked.position or 0, log)
-    if others := [one.table for one in facts if epoch_of(one.complete) != epoch_of(until)]:
-        what = f"the log of {', '.join(others)} was reset since the full load: {asked.text} may be in either log"
-        raise FatalError(AMBIGUOUS_CODE, what, remedy="take a time, or latest")
-    _refuse(LOAD_CODE, asked, facts, lambda one: _if_unloaded(one, until))
+    until = place_in(facts[0].number, asked.position or 0)
+    reset = "the log was reset since the full load, and the position may be in either log"
+    others = [one for one in facts if epoch_of(one.complete) != epoch_of(until)]
+    _refuse(asked, others, lambda _: reset, "take a time, or latest")
+    _refuse(asked, facts, lambda one: _if_unloaded(one, until), _LATER)
     _require_complete(asked, facts, lambda one: until <= one.until)
-    if LOGS[log].is_own:
-        behind = [one.found.behind for one in facts if one.found.behind is not None]
-        return _moment(facts, min([*behind, *(one.complete for one in facts)]), until)
     commits = [one.found.before for one in facts if one.found.before is not None]
     commits += [one.complete for one in facts if one.complete <= until]
     bound = max(commits, default="")
     owns = [one.found.own or "" for one in facts if one.found.before == bound]
     if bound < until and max(owns, default=until) < until:  # else the transaction has a change behind the position
-        _refuse(AMBIGUOUS_CODE, asked, facts, lambda one: _if_open(one, bound), _near(facts, bound))
-    return _moment(facts, bound, until)
+        _refuse(asked, facts, lambda one: _if_open(one, bound), _near(facts, bound))
+    return Moment(kind="log", bound=bound, until=until)
 
 
 def _near(facts: Sequence[CutFacts], bound: str) -> str:
@@ -466,8 +362,8 @@ def _if_open(one: CutFacts, bound: str) -> str:
 
 def _by_time(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     if asked.position is not None:
-        what = f"{asked.text} is a position of a log, and changes of these tables have commit times alone"
-        raise FatalError(UNKNOWN_CODE, what, remedy="write a time, or latest")
+        what = f"no cut at {asked.text}: it is a position of a log, and changes of these tables have commit times alone"
+        raise FatalError(REFUSED_CODE, what, remedy="write a time, or latest")
     if asked.time is None:
         bound = min(one.complete for one in facts)
     else:
@@ -479,13 +375,17 @@ def _by_time(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
 _by_kind: Mapping[CutKind, Callable[[AskedMoment, Sequence[CutFacts]], Moment]] = {"log": _in_log, "time": _by_time}
 
 
+_EARLIER = "take an earlier moment, or run the tables until they have it"
+_LATER = "take a later moment; where nothing was committed since the load, once a table has changed"
+
+
 def _require_complete(asked: AskedMoment, facts: Sequence[CutFacts], holds: Callable[[CutFacts], bool]) -> None:
     """Refuse the cut for tables that are not known to be complete until the moment.
 
     Raises:
-        FatalError: `CUT_NOT_COMPLETE`.
+        FatalError: `CUT_REFUSED`.
     """
-    _refuse(INCOMPLETE_CODE, asked, facts, lambda one: "" if holds(one) else _incomplete(one))
+    _refuse(asked, facts, lambda one: "" if holds(one) else _incomplete(one), _EARLIER)
 
 
 def _incomplete(one: CutFacts) -> str:
@@ -494,7 +394,7 @@ def _incomplete(one: CutFacts) -> str:
 
 
 def _shown(one: CutFacts, place: str) -> str:
-    return lsn_of(place, one.log) if one.kind == "log" else place
+    return lsn_of(place) if one.kind == "log" else place
 
 
 def _require_loaded(asked: AskedMoment, moment: Moment, facts: Sequence[CutFacts]) -> None:
@@ -503,7 +403,7 @@ def _require_loaded(asked: AskedMoment, moment: Moment, facts: Sequence[CutFacts
     def until(one: CutFacts) -> str:
         return moment.until if one.above < moment.bound and _is_after_load(asked, one, reached) else _BEFORE_ALL
 
-    _refuse(LOAD_CODE, shown, facts, lambda one: _if_unloaded(one, until(one)))
+    _refuse(shown, facts, lambda one: _if_unloaded(one, until(one)), _LATER)
 
 
 def _if_unloaded(one: CutFacts, until: str) -> str:
@@ -512,28 +412,19 @@ def _if_unloaded(one: CutFacts, until: str) -> str:
     by = f", by {one.loaded_at} at the latest" if one.loaded_at else ""
     return (
         f"its full load was read until {_shown(one, one.least)}{by}, so that nothing earlier than that is known of its "
-        f"rows"
+        "rows"
     )
 
 
-_REMEDIES = {
-    INCOMPLETE_CODE: "take an earlier moment, or run the tables until they have it",
-    LOAD_CODE: "take a later moment; where nothing was committed since the load, once a table has changed",
-}
-
-
-def _refuse(
-    code: str, asked: AskedMoment, facts: Iterable[CutFacts], reason: Callable[[CutFacts], str], remedy: str = ""
-) -> None:
+def _refuse(asked: AskedMoment, facts: Iterable[CutFacts], reason: Callable[[CutFacts], str], remedy: str) -> None:
     """Refuse the cut for the tables that have a reason.
 
     Raises:
-        FatalError: `code`, where a table has a reason.
+        FatalError: `CUT_REFUSED`, where a table has a reason.
     """
-    reasons = [f"{one.title}: {why}" for one in facts if (why := reason(one))]
+    reasons = [f"{one.table}: {why}" for one in facts if (why := reason(one))]
     if reasons:
-        what = f"no cut at {asked.text}: {'; '.join(reasons)}"
-        raise FatalError(code, what, remedy=remedy or _REMEDIES[code])
+        raise FatalError(REFUSED_CODE, f"no cut at {asked.text}: {'; '.join(reasons)}", remedy=remedy)
 
 
 class DocumentStore(Protocol):

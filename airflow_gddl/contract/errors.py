@@ -180,7 +180,7 @@ QUARANTINE_REMEDIES = {
     "EXPECTATION_FAILED": "change the expectation, then replay; or correct the source, then dismiss",
     "FILE_EMPTY": "deliver the file again: it is read when it changes; if it can't be, dismiss it",
     "FILE_KEY_MISSING": "correct keys or rename, then replay; or deliver the file again; if it can't be, dismiss it",
-    "FILE_TOO_LARGE": "raise max_inflated_bytes and max_inflation of the tier, then replay; or deliver smaller files",
+    "FILE_TOO_LARGE": "raise max_inflated_bytes of the tier, then replay; or deliver smaller files",
     "FILE_UNREADABLE": "correct the metadata row, then replay; or deliver the file again: it is read when it changes",
     "FILTER_UNDECIDED": "have the source send whole rows, then dismiss these",
     "KEY_NULL": "correct keys, run `gddl rebuild --table T`, then replay; or correct the source, then dismiss",

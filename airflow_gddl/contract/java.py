@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 
 OLDEST = 17
 INSTALL_JAVA = (
     "install a JDK or JRE 17 or newer (Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install "
     "openjdk@17; others: https://adoptium.net) and put it on PATH or point JAVA_HOME at it"
 )
-JAVA_REMEDY = (
-    f"{INSTALL_JAVA}; or, to load tables without Spark, write `tasks: processes`, without `commit: merge`, in their "
-    "tier in gddl.yaml"
-)
+JAVA_REMEDY = f"{INSTALL_JAVA}; or, to look at the project without Spark, set {LEAVES_SPARK_OUT}=1"
 _VERSION = re.compile(r'version "((?:1\.)?(\d++)[^"]*)"')
 
 

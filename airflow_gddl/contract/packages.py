@@ -30,7 +30,6 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "openlineage": ("apache-airflow-providers-openlineage", "openlineage"),
     "opentelemetry": ("opentelemetry-sdk", "otel"),
     "pandas": ("pandas", "spark"),
-    "prometheus_client": ("prometheus-client", "prometheus"),
     "py4j": ("pyspark", "spark"),
     "pyarrow": ("pyarrow", "spark"),
     "pydantic": ("pydantic", "cli"),
@@ -48,6 +47,15 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "zstandard": ("zstandard", "avro"),
 }
 """Module to the distribution that has it and the extra that installs it; the longest name that fits counts."""
+
+
+LEAVES_SPARK_OUT = "GDDL_WITHOUT_SPARK"
+"""Variable that, as `1`, lets jobs work on all tables in their own process, without Spark: for tests and for a look."""
+
+
+def leaves_spark_out(environ: Mapping[str, str]) -> bool:
+    """Whether jobs with these variables use no Spark."""
+    return environ.get(LEAVES_SPARK_OUT) == "1"
 
 
 def installed_version(package: str) -> str | None:

@@ -24,6 +24,7 @@ _AGREED = frozenset({
 })  # fmt: skip
 """Names in `pg_type` of types whose values a load and the log give alike; `enum` is each of them."""
 _HEADER, _MONEY_DIGITS = 4, 2
+_EPOCH, _DIGITS = len("log0001:"), 20
 _KINDS = {"v": "view", "m": "materialized view", "f": "foreign table"}
 
 
@@ -36,6 +37,26 @@ def position_of(lsn: str) -> int:
     """A position of the log, as PostgreSQL writes it, as a number."""
     high, _, low = lsn.partition("/")
     return (int(high, 16) << 32) + int(low, 16)
+
+
+def place_in(number: int, position: int) -> str:
+    """A position as text that has the same order, see `plan.sequence.COMMIT_AND_PLACE`.
+
+    Args:
+        number: how often the log that jobs read was opened anew, or the source's was reset, before.
+    """
+    place = str(position).zfill(_DIGITS)
+    return f"log{number:04d}:{place}" if number else place
+
+
+def epoch_of(place: str) -> str:
+    """What is before a place in a log that was opened anew, or reset; empty in the first one."""
+    return place[:_EPOCH] if place.startswith("log") else ""
+
+
+def number_in(place: str) -> int:
+    """How often the log was opened anew, or reset, before a place; see `place_in`."""
+    return int(epoch_of(place).removeprefix("log").rstrip(":") or 0)
 
 
 @dataclass(frozen=True)

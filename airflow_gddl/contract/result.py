@@ -12,11 +12,11 @@ from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 Status = Literal["succeeded", "failed", "skipped"]
 Mode = Literal["initial", "incremental", "refresh"]
 TableTasks = Literal["one", "many"]
-"""How many Spark tasks, or processes, worked on a table."""
+"""How many Spark tasks worked on a table."""
 CommitMethod = Literal["direct", "merge"]
 """By one Delta commit of ours that names data files, or by Spark's own `MERGE INTO`."""
 
-PROGRESS, APPLICATION = "GDDL-PROGRESS ", "GDDL-APPLICATION "
+PROGRESS = "GDDL-PROGRESS "
 """Beginnings of lines of a job's standard error: a step as JSON, and the identifier of its Spark application."""
 STALE_CODE = "QUARANTINE_STALE"
 """Warning: rows of the replica are older than changes of them in quarantine."""
@@ -35,7 +35,7 @@ MAINTENANCE_COUNTS = (
 """Counts in the details of a maintenance, as they are shown."""
 STARTING_SPARK = "starting Spark"
 """The step of a table that waits for the Java process of the job."""
-SPARK, PROCESSES = "Spark", "processes of the job's machine"
+SPARK, WITHOUT_SPARK = "Spark", "the job's process, without Spark"
 """How `JobResult.place` begins, and what it is without Spark."""
 
 
@@ -169,7 +169,7 @@ class JobResult:
     """`many` also where the tier asks for one task, which could not take the table (`NEEDS_MANY_TASKS`)."""
     place: str = field(default="", metadata={WHEN_USED: True})
     """Where the table was worked on: `Spark`, the id of its application and the address of its pages, as far as there
-    are any; or `processes of the job's machine`. Empty: nobody worked on it, or the job ended before it said so."""
+    are any; or `the job's process, without Spark`. Empty: nobody worked on it, or the job ended before it said so."""
     batches: int = 0
     files: int = 0
     rows_read: int = 0

@@ -26,7 +26,6 @@ from airflow_gddl.contract.sources import missing_source, sources
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,
-    ForeignKey,
     InitialLoad,
     LandingRetention,
     TableSpec,
@@ -219,7 +218,7 @@ def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
     """All texts in a field, names in mappings included."""
     if isinstance(value, str):
         yield path, value
-    elif isinstance(value, (Expectation, ForeignKey, InitialLoad, LandingRetention)):
+    elif isinstance(value, (Expectation, InitialLoad, LandingRetention)):
         for item in fields(value):
             yield from _texts(getattr(value, item.name), (*path, item.name))
     elif isinstance(value, Mapping):
@@ -257,10 +256,6 @@ def named_columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
         if (column := getattr(spec, name)) is not None:
             yield (name,), column
     yield from ((("mask", column), column) for column in spec.mask)
-    for name, columns in spec.unique.items():
-        yield from ((("unique", name, i), column) for i, column in enumerate(columns))
-    for name, key in spec.foreign_key.items():
-        yield from ((("foreign_key", name, "columns", i), column) for i, column in enumerate(key.columns))
 
 
 def _durations(spec: TableSpec) -> Iterator[SpecProblem]:

@@ -53,7 +53,7 @@ def size_bytes(text: str) -> int:
     return int(text[:-1]) * 1024 ** _MEMORY_UNITS[unit] if unit in _MEMORY_UNITS else int(text)
 
 
-TierTasks = Literal["one", "many", "processes"]
+TierTasks = Literal["one", "many"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,7 @@ class TierSpec:
     __pydantic_config__ = STRICT
 
     tasks: TierTasks = "one"
-    """`one`: a table in one Spark task, many tables side by side. `many`: a table over many tasks. `processes`: as
-    `one`, in a process of the job's machine instead of a task, without Java; jobs on a cluster refuse it."""
+    """`one`: a table in one Spark task, many tables side by side. `many`: a table over many tasks."""
     commit: CommitMethod = "direct"
     """Default of the row's `commit`."""
     tables_per_job: int = 200
@@ -80,8 +79,6 @@ class TierSpec:
     max_inflated_bytes: int | None = None
     """Maximum bytes of a compressed file's content; larger files are quarantined (`FILE_TOO_LARGE`). Null: a quarter of
     `task_memory`, or with `tasks: many` half of `memory`."""
-    max_inflation: int = 250
-    """How many times its size a compressed file's content may have; contents of up to 64 MiB may have more."""
     deletion_vectors: bool = False
     """Create tables with deletion vectors: a batch writes the changed rows and no whole files, but not every reader
     knows them."""
@@ -107,8 +104,6 @@ class TierSpec:
     """Airflow queue of its loads; null: that of `default_args`, else Airflow's default queue."""
     executor_config: Mapping[str, Any] = field(default_factory=dict)
     """`executor_config` of its load tasks, in plain values."""
-    compute: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Settings by runner."""
 
     def for_row(self, spec: TableSpec) -> TierSpec:
         """The tier as it is for one of its rows, whose `commit` goes before that of the tier."""
@@ -116,13 +111,8 @@ class TierSpec:
 
     @property
     def in_one_task(self) -> bool:
-        """Whether one task, or one process, works on a table: Spark's `MERGE INTO` is run by a job's driver."""
-        return self.tasks != "many" and self.commit == "direct"
-
-    @property
-    def in_processes(self) -> bool:
-        """Whether that is a process, which needs no Java."""
-        return self.tasks == "processes" and self.in_one_task
+        """Whether one task works on a table: Spark's `MERGE INTO` is run by a job's driver."""
+        return self.tasks == "one" and self.commit == "direct"
 
     @property
     def inflated_bytes(self) -> int:

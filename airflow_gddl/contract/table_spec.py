@@ -182,20 +182,6 @@ class Expectation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignKey:
-    """Columns whose values another table must have, checked by `gddl verify` (docs/semantics.md, section 18)."""
-
-    __pydantic_config__ = STRICT
-
-    columns: tuple[str, ...]
-    """Columns of the row's table, in the order of `to_columns`; rows with a null in one of them are not checked."""
-    to: str
-    """The table that has the values, as `depends_on` names tables; resolved: that of the lake's table."""
-    to_columns: tuple[str, ...] = ()
-    """Columns of that table; empty: its keys. Resolved: never empty."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class LandingRetention:
     """What maintenance does to landed files that were ingested and are old (docs/repair.md)."""
 
@@ -324,10 +310,6 @@ class TableSpec:
     """Row filter, a condition: only rows for which it is true are in the tables; null: all."""
     expect: Mapping[str, Expectation] = field(default_factory=dict)
     """Expectations of rows, by name."""
-    unique: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Columns that no two rows have equal values of, by the check's name; `gddl verify` checks it."""
-    foreign_key: Mapping[str, ForeignKey] = field(default_factory=dict)
-    """Columns whose values another table must have, by the check's name; `gddl verify` checks it."""
     expressions: Mapping[str, Term] = field(default_factory=dict)
     """Trees of the row's expressions, by their text. Resolved, never written."""
     truncate: TruncatePolicy = "hold"

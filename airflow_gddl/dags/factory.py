@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,12 +27,11 @@ from airflow_gddl.operators.jobs import (
     GddlTableOperator,
 )
 from airflow_gddl.plugins.timetables import cron_timetable
-from airflow_gddl.runtime.compiled.cache import DagFile
 from airflow_gddl.runtime.compiled.keeper import collector_paused
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
 from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, group_of, pool_of_instances
-from airflow_gddl.version_compat import deadline, without_backfills
+from airflow_gddl.version_compat import without_backfills
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
 _TABLE = rf"^([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}}:)?{_PART}\.{_PART}$"
@@ -217,13 +215,11 @@ class Customization:
             not over the metadata; a failure callback is called beside that of `notify_connection`.
         on_dag: called with each DAG when it is complete; its result is not used.
         timezone: IANA name of the zone that cron lines and presets are in.
-        paused: whether new DAGs start paused; None: as `[gddl] paused_upon_creation` says, else Airflow.
     """
 
     default_args: Mapping[str, Any] = field(default_factory=dict)
     on_dag: OnDag | None = None
     timezone: str = "UTC"
-    paused: bool | None = None
 
     def __post_init__(self) -> None:
         _ = self.start
@@ -241,9 +237,7 @@ class Customization:
     @property
     def starts_paused(self) -> bool | None:
         """Null: as `[core] dags_are_paused_at_creation` says."""
-        if self.paused is not None or not configuration.text("paused_upon_creation"):
-            return self.paused
-        return configuration.is_on("paused_upon_creation")
+        return configuration.is_on("paused_upon_creation") if configuration.text("paused_upon_creation") else None
 
     def task_defaults(self) -> dict[str, Any]:
         """Arguments of every task: those of section [gddl] that `default_args` leaves out, and the failure callbacks.
@@ -353,11 +347,8 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
     default_args: Mapping[str, Any] | None = None,
     on_dag: OnDag | None = None,
     timezone: str = "UTC",
-    paused: bool | None = None,
     select: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    part: int = 1,
-    of: int = 1,
 ) -> dict[str, DAG]:
     """The DAGs of a metadata folder by DAG id; a worker gets only the one it runs.
 
@@ -366,39 +357,27 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
     Args:
         metadata_dir: a folder or an `s3://` URL; None: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
-        default_args, on_dag, timezone, paused: see `Customization`.
+        default_args, on_dag, timezone: see `Customization`.
         select: only DAGs with a table that one of these selectors matches, see `topology.table_row.selected`; empty:
             all.
         exclude: no DAG with a table that one of these matches.
-        part: which of `of` DAG files this is, from 1 on: Airflow ends a file whose parse takes too long, and parses
-            several at a time. Each DAG is in one of them, by its id alone.
 
     Raises:
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`);
             `SELECTOR_INVALID`.
         MetadataProblems: the metadata could never be read.
     """
-    if not 1 <= part <= of:
-        what = f"build_dags(part={part}, of={of}): no such part"
-        raise MetadataError("OPTION_INVALID", what, remedy=f"write a part from 1 to {max(of, 1)}")
     metadata = configuration.metadata_place(metadata_dir, beside)
     compiled = configuration.compiled_metadata(metadata, parsing=True)
     if compiled.generation is None:  # no table was ever known: without an error, nothing would be seen in Airflow
         raise MetadataProblems(f"\n{problems_text(compiled)}")
     running = get_parsing_context().dag_id
-    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
+    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
     with collector_paused():
-        wanted = [one for one in _wanted(compiled, running, select, exclude) if _part_of(one.dag_id, of) == part]
-        dags, unbuilt = _built(wanted, Shared.read(metadata, custom))
+        dags, unbuilt = _built(_wanted(compiled, running, select, exclude), Shared.read(metadata, custom))
     if running is None:
-        chosen = repr((sorted(select), sorted(exclude)))
-        compiled.note_unbuilt(DagFile(chosen=chosen, part=part, of=of), unbuilt)
+        compiled.note_unbuilt(repr((sorted(select), sorted(exclude))), unbuilt)
     return dags
-
-
-def _part_of(dag_id: str, parts: int) -> int:
-    """Number of the DAG file that has this DAG, from 1 on."""
-    return zlib.crc32(dag_id.encode()) % parts + 1
 
 
 def _built(pipelines: Iterable[Pipeline], shared: Shared) -> tuple[dict[str, DAG], tuple[str, ...]]:
@@ -441,10 +420,8 @@ class Shared:
     Attributes:
         form: their params; DAGs may share them, since a process that sets values runs only one DAG.
         form_of_one: the same of DAGs for one table.
-        owner_links: URL by owner.
         declares_assets: whether tasks name the assets of their table: where DAGs are parsed to be stored. A task that
             runs names none, since Airflow fails one whose asset has the name of another asset.
-        connection: of the webhook that is notified of failures and late runs; None: none.
         each_task: arguments of every task. `waits`: of those that may wait in the triggerer. `polls`: of the sensor.
         of_dag: what Airflow would read from its configuration for each DAG, and which kinds of runs it may have.
         custom: customization of the DAG file.
@@ -453,11 +430,8 @@ class Shared:
 
     form: dict[str, Param]
     form_of_one: dict[str, Param]
-    owner_links: Mapping[str, str]
     declares_assets: bool
-    connection: str | None
     paused: bool | None
-    sensor_pool: str
     sensor_timeout: timedelta
     continuous_hours: float
     active_runs: int
@@ -475,11 +449,8 @@ class Shared:
         return cls(
             form=params(),
             form_of_one=params(one_table=True),
-            owner_links=configuration.owner_links(),
             declares_assets=get_parsing_context().dag_id is None,
-            connection=configuration.text("notify_connection") or None,
             paused=custom.starts_paused,
-            sensor_pool=configuration.text("sensor_pool"),
             sensor_timeout=POLL + timedelta(seconds=configuration.number("dependency_wait_seconds")),
             continuous_hours=configuration.number("continuous_hours"),
             active_runs=max(1, int(configuration.number("active_runs"))),
@@ -498,7 +469,6 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     It doesn't hold the list of a pack's tables, unless each has a group.
     """
     is_continuous = pipeline.timing.kind == "continuous"
-    late = None if is_continuous else pipeline.freshness  # not for continuous runs, which are long
     longest = of_task(pipeline, shared.continuous_hours)
     with DAG(
         dag_id=pipeline.dag_id,
@@ -509,11 +479,9 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         dagrun_timeout=of_run(longest),
         is_paused_upon_creation=shared.paused,
         tags=[*pipeline.tags, *(["retired"] if pipeline.is_retired else [])],
-        owner_links=_links(pipeline, shared),
         doc_md=documentation(pipeline),
         default_args=dict(shared.custom.default_args),
         **shared.of_dag,
-        **_deadline(late, shared.connection),
     ) as dag:
         # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
         task_arguments: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
@@ -524,7 +492,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         task_arguments["execution_timeout"] = longest
         common = {**shared.each_task, **task_arguments}
         if is_continuous:
-            loads = {**common, **shared.waits, **_again(), **workers(pipeline), "outlets": _assets(pipeline, shared)}
+            loads = {**common, **shared.waits, **AGAIN, **workers(pipeline), "outlets": _assets(pipeline, shared)}
             GddlContinuousOperator(task_id="continuous_load", pool=CONTINUOUS_POOL, **loads)
         else:
             _loads(pipeline, shared, common)
@@ -534,37 +502,20 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     return shared.custom.complete(dag)
 
 
-def _deadline(late: int | None, connection: str | None) -> dict[str, Any]:
-    """Of a pipeline whose tables are late after so many seconds; None: they never are."""
-    if late is None:
-        return {}
-    from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
-
-    return deadline(late, GddlNotifier, {"connection": connection, "late": True})
-
-
 def workers(pipeline: Pipeline) -> dict[str, Any]:
     """Arguments of a task that starts jobs: on which workers of Airflow it runs."""
     arguments: dict[str, Any] = {} if pipeline.queue is None else {"queue": pipeline.queue}
     return {**arguments, "executor_config": dict(pipeline.executor_config)} if pipeline.executor_config else arguments
 
 
-def _links(pipeline: Pipeline, shared: Shared) -> dict[str, str]:
-    """Of the DAG's own owners: others would be stored with each DAG."""
-    return {owner: link for owner, link in shared.owner_links.items() if owner in pipeline.owner.split(", ")}
-
-
-def _again() -> dict[str, Any]:
-    """Retries of a continuous job with growing delays; after the last one the run fails, failure callbacks are called,
-    and the next run starts."""
-    return {
-        "retries": int(configuration.number("continuous_retries")),
-        "retry_delay": timedelta(seconds=configuration.number("continuous_retry_seconds")),
-        "retry_exponential_backoff": True,
-        "max_retry_delay": timedelta(minutes=10),
-    }
-
-
+AGAIN: dict[str, Any] = {
+    "retries": 10,
+    "retry_delay": timedelta(seconds=10),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=10),
+}
+"""Retries of a continuous job with growing delays; after the last one the run fails, failure callbacks are called, and
+the next run starts."""
 INITIAL_TITLE = "initial_load, rebuild"
 """How Airflow shows the task of first loads, since it carries out rebuilds and reloads, too."""
 
@@ -576,7 +527,7 @@ def _loads(pipeline: Pipeline, shared: Shared, common: dict[str, Any]) -> None:
     group of tasks after them.
     """
     of_sensor = {**common, **shared.waits, "execution_timeout": shared.sensor_timeout}
-    landed = GddlTablesSensor(task_id="landed", pool=shared.sensor_pool, polls=shared.polls, **of_sensor)
+    landed = GddlTablesSensor(task_id="landed", polls=shared.polls, **of_sensor)
     by_table = pipeline.view if pipeline.view in ("group", "mapped") else None
     loads = {**common, **workers(pipeline), "pool": pipeline.pool, "outlets": _assets(pipeline, shared)}
     load_arguments: dict[str, Any] = {"by_table": by_table, **shared.waits, **loads}

@@ -33,7 +33,7 @@ DAGS: dict[str, tuple[Upkeep, str]] = {
     ),
     "gddl_verify": (
         "verify",
-        "Compares each replica with its changes, and with its source where a connection is named; checks constraints.",
+        "Compares each replica with its changes, and with its source where a connection is named.",
     ),
 }
 """Action and doc page by DAG id."""
@@ -59,7 +59,6 @@ def build_upkeep_dags(
     default_args: Mapping[str, Any] | None = None,
     on_dag: OnDag | None = None,
     timezone: str = "UTC",
-    paused: bool | None = None,
 ) -> dict[str, DAG]:
     """The DAGs by id, a task for each tier that has tables; none where there are no tables, and no source asks for a
     look.
@@ -68,7 +67,7 @@ def build_upkeep_dags(
 
     Args:
         metadata_dir, beside: see `factory.build_dags`.
-        default_args, on_dag, timezone, paused: see `Customization`.
+        default_args, on_dag, timezone: see `Customization`.
 
     Raises:
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`).
@@ -88,7 +87,7 @@ def build_upkeep_dags(
     tiers = {pipeline.tier: pipeline for pipeline in compiled.pipelines()}
     prefix, asked = compiled.looks()
     wanted = [name for name in wanted if (_LOOKS[name] in asked if name in _LOOKS else tiers)]
-    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone, paused=paused)
+    custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
     common = _Common(metadata=metadata, prefix=prefix, custom=custom)
     other = {WATCH: _watch, RERUN: _rerun, **dict.fromkeys(_LOOKS, _look)}
     made = [other[name](common, name) if name in other else _dag(name, common, tiers) for name in wanted]
@@ -113,11 +112,11 @@ def _rerun(common: _Common, _: str) -> DAG:
     metadata = common.metadata
     page = _RERUN_PAGE.replace(RERUN, f"{common.prefix}{RERUN}")
     with _empty(common, RERUN, None, page, POLL) as dag:
-        find_task = GddlFindOperator(task_id="find", metadata=metadata, pool=configuration.text("sensor_pool"))
+        find_task = GddlFindOperator(task_id="find", metadata=metadata)
         rerun = TriggerDagRunOperator.partial(
-            task_id="rerun", pool=configuration.text("sensor_pool"), map_index_template="{{ task.trigger_dag_id }}"
+            task_id="rerun", map_index_template="{{ task.trigger_dag_id }}"
         ).expand_kwargs(find_task.output)
-        refused = GddlRefusedOperator(task_id="refused", found_by="find", pool=configuration.text("sensor_pool"))
+        refused = GddlRefusedOperator(task_id="refused", found_by="find")
         rerun >> refused
     form = {name: field for name, field in params().items() if name != "all"}
     object.__setattr__(dag, "params", ParamsDict(form))
@@ -127,14 +126,14 @@ def _rerun(common: _Common, _: str) -> DAG:
 def _watch(common: _Common, _: str) -> DAG:
     page = "Sends alerts for tables that become late, fail or recover, and for invalid rows, also while nothing loads."
     with _empty(common, WATCH, "watch_schedule", page, POLL) as dag:
-        GddlWatchOperator(task_id="look", metadata=common.metadata, pool=configuration.text("sensor_pool"))
+        GddlWatchOperator(task_id="look", metadata=common.metadata)
     return dag
 
 
 def _look(common: _Common, name: str) -> DAG:
     look = _LOOKS[name]
     with _empty(common, name, "watch_schedule", LOOKS[look].page, POLL) as dag:
-        GddlLookOperator(task_id="look", metadata=common.metadata, look=look, pool=configuration.text("sensor_pool"))
+        GddlLookOperator(task_id="look", metadata=common.metadata, look=look)
     object.__setattr__(dag, "params", ParamsDict(_decisions()))
     return dag
 

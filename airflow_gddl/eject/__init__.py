@@ -24,8 +24,6 @@ _LOST: Mapping[str, str] = {
     "history": "Keep the history (`__history`): it ends here.",
     "expect": "Check the expectations of the metadata row.",
     "derive": "Compute the columns of `derive`: they keep what they had, and are null in new rows.",
-    "unique": "Check `unique`.",
-    "foreign_key": "Check `foreign_key`.",
     "catalog": "Keep the table's entry in the catalog up to date.",
     "freshness": "Watch `freshness`.",
     "depends_on": "Wait for the tables of `depends_on`.",

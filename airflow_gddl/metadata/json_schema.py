@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,11 @@ from airflow_gddl.metadata.settings import (
     COUNTS,
     DAG_PREFIX,
     TIER,
-    CheckedSettings,
-    compute_of_runner,
     settings_of_runner,
 )
 from airflow_gddl.metadata.sources import CATALOG, SOURCE
 from airflow_gddl.metadata.validation import TABLE, FieldShape, options_of
-from airflow_gddl.runners.descriptor import RUNNERS, RunnerDescriptor
+from airflow_gddl.runners.descriptor import RUNNERS
 
 Schema = dict[str, Any]
 
@@ -80,9 +78,7 @@ def _settings() -> Schema:
     for name in AMOUNTS:
         tier["properties"][name]["pattern"] = f"^{spec.MEMORY.pattern}$"
     definitions |= {**tier_definitions, "Tier": tier, "Defaults": _defaults(row)}
-    compute = _of_runners(compute_of_runner, definitions)
-    tier["properties"]["compute"] |= {"properties": compute}
-    runners = _of_runners(settings_of_runner, definitions)
+    runners = _of_runners(definitions)
     root = "A local path (relative: to this folder) or s3://bucket/prefix; GDDL_{} overrides it."
     properties = {
         "landing": {"type": "string", "description": f"Where files land. {root.format('LANDING')}"},
@@ -130,9 +126,9 @@ def _source_schema(definitions: Schema) -> Schema:
     return schema
 
 
-def _of_runners(checked: Callable[[RunnerDescriptor], CheckedSettings | None], definitions: Schema) -> Schema:
-    """Of the runners that have such settings, by name."""
-    shapes = {name: checked(RUNNERS.get(name)) for name in RUNNERS.names() if not RUNNERS.is_removed(name)}
+def _of_runners(definitions: Schema) -> Schema:
+    """Of the runners that have settings, by name."""
+    shapes = {name: settings_of_runner(RUNNERS.get(name)) for name in RUNNERS.names() if not RUNNERS.is_removed(name)}
     return {name: _defined(one.shape, definitions) for name, one in shapes.items() if one is not None}
 
 

@@ -27,7 +27,7 @@ from airflow_gddl.metadata.validation import joined_names
 # Mappings whose entries are merged with the defaults. Not `schedule`, which is a single value.
 MERGED = frozenset(
     {
-        *("mask", "column_descriptions", "expect", "unique", "foreign_key", "schema", "schema_evolution"),
+        *("mask", "column_descriptions", "expect", "schema", "schema_evolution"),
         *("table_properties", "tags", "options"),
     }
 )

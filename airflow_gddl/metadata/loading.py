@@ -22,7 +22,6 @@ from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_na
 from airflow_gddl.metadata.rows import FOLDER, NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.sources import Source, check_rows
-from airflow_gddl.metadata.validation import resolved_keys
 
 _NAMED = 5
 
@@ -56,8 +55,6 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
     meant = f"write {near}" if is_same else f"did you mean {near}?"
     remedy = meant if near else "name a table that some metadata row has, as schema.name"
     message = "no metadata row has this table"
-    if path[0] == "foreign_key":
-        return SpecProblem("FOREIGN_KEY_UNKNOWN", path, table, message, remedy)
     if path[0] == "heartbeat":
         return SpecProblem("HEARTBEAT_UNKNOWN", path, table, message, remedy)
     return SpecProblem("DEPENDS_ON_UNKNOWN", path, table, message, remedy)
@@ -388,7 +385,6 @@ def _of_each_other(
 ) -> dict[str, list[Problem]]:
     """Problems of valid rows with each other, by table in lower case; what names another row gets its target."""
     problems = _dependencies(sound, names)
-    _resolve_foreign_keys(problems, sound, names)
     _resolve_heartbeats(problems, sound, names)
     _add_catalog_problems(problems, sound, catalogs)
     return problems
@@ -411,18 +407,6 @@ def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[P
     return problems
 
 
-def _resolve_foreign_keys(problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names) -> None:
-    """Foreign keys of the valid rows get their targets and the columns there; problems are added."""
-    specs = {table: item.spec for table, item in sound.items()}
-    for table, item in sound.items():
-        if item.spec.foreign_key:
-            resolve = partial(_referenced, item.spec.source, names)
-            spec, key_problems = resolved_keys(item.spec, specs, resolve)
-            sound[table] = replace(item, spec=spec)
-            if key_problems:
-                problems.setdefault(table, []).extend(_placed(problem, item.row) for problem in key_problems)
-
-
 def _resolve_heartbeats(problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names) -> None:
     """Heartbeats of the valid rows get their targets; problems are added."""
     for table, item in sound.items():
@@ -432,10 +416,6 @@ def _resolve_heartbeats(problems: dict[str, list[Problem]], sound: dict[str, Nam
                 problems.setdefault(table, []).append(_placed(target, item.row))
             else:
                 sound[table] = replace(item, spec=replace(item.spec, heartbeat=target))
-
-
-def _referenced(source: str, names: _Names, table: str, path: FieldPath) -> str | SpecProblem:
-    return _target(table, source, names, path)
 
 
 def _add_catalog_problems(

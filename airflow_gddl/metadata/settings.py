@@ -29,8 +29,7 @@ class CheckedSettings:
 
     shape: FieldShape[Any]
     check: Callable[[Any], Iterable[SpecProblem]]
-
-    check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
+    check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]]
 
     def problems(self, values: Mapping[str, Any], path: FieldPath, tiers: Iterable[str] = ()) -> Iterator[SpecProblem]:
         """Problems of a section of `gddl.yaml`.
@@ -54,16 +53,6 @@ def settings_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
     return CheckedSettings(FieldShape(descriptor.settings), descriptor.check_settings, descriptor.check_tiers)
 
 
-@functools.cache
-def compute_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
-    """How `tiers.<tier>.compute.<name>` is checked; None: the runner has no settings there."""
-    return (
-        None
-        if descriptor.compute is None
-        else CheckedSettings(FieldShape(descriptor.compute), descriptor.check_compute)
-    )
-
-
 def written_runners(section: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
     """Settings by runner."""
     runners: dict[str, Mapping[str, Any]] = {}
@@ -74,26 +63,10 @@ def written_runners(section: Mapping[str, Mapping[str, Any] | None]) -> dict[str
     return runners
 
 
-def check_processes(runner: str, tiers: Mapping[str, TierSpec], commit: str | None) -> Iterator[SpecProblem]:
-    """Tiers with `tasks: processes` whose jobs the runner sends to a cluster, where a job refuses them.
-
-    Args:
-        commit: of `defaults`; null: that of each tier holds.
-    """
-    descriptor = _known(runner)
-    if descriptor is None or not descriptor.cluster:
-        return
-    for tier, spec in tiers.items():
-        if spec.tasks == "processes" and (commit or spec.commit) == "direct":
-            what = f"processes of the driver would leave the cluster of runner {runner} idle"
-            remedy = "write tasks: one, a Spark task for each table; or runner: local"
-            yield SpecProblem("PROCESSES_ON_CLUSTER", ("tiers", tier, "tasks"), spec.tasks, what, remedy)
-
-
 def check_runners(
     runner: str, sections: Mapping[str, Mapping[str, Any] | None], tiers: Mapping[str, TierSpec]
 ) -> Iterator[SpecProblem]:
-    """Problems of `runner`, `runners` and of each tier's `compute`.
+    """Problems of `runner` and `runners`.
 
     Args:
         runner: the chosen one, whose section is checked even where it is absent. Sections of others that are not
@@ -107,28 +80,20 @@ def check_runners(
             yield SpecProblem(error.code, ("runner",), runner, "no such runner", remedy)
         else:
             yield SpecProblem(error.code, ("runner",), runner, error.what, error.remedy)
-    yield from _misspelt_runners(sections, ("runners",))
-    for tier, spec in tiers.items():
-        yield from _misspelt_runners(spec.compute, ("tiers", tier, "compute"))
+    yield from _misspelt_runners(sections)
     for name in dict.fromkeys((*sections, runner)):
         descriptor = _known(name)
         checked = None if descriptor is None else settings_of_runner(descriptor)
         if checked is not None:
             yield from checked.problems(sections.get(name) or {}, ("runners", name), tiers if name == runner else ())
-    for tier, spec in tiers.items():
-        for name, values in spec.compute.items():
-            descriptor = _known(name)
-            checked = None if descriptor is None else compute_of_runner(descriptor)
-            if checked is not None:
-                yield from checked.problems(values, ("tiers", tier, "compute", name))
 
 
-def _misspelt_runners(sections: Mapping[str, Any], path: FieldPath) -> Iterator[SpecProblem]:
+def _misspelt_runners(sections: Iterable[str]) -> Iterator[SpecProblem]:
     """Sections with a name close to a runner's; others may be of a package that is not installed here."""
     known = RUNNERS.names()
     for name in sections:
         if name not in known and (close := difflib.get_close_matches(name.lower(), known, n=1, cutoff=_NEAR)):
-            yield SpecProblem("FIELD_UNKNOWN", (*path, name), None, "no such runner", f"did you mean {close[0]}?")
+            yield SpecProblem("FIELD_UNKNOWN", ("runners", name), None, "no such runner", f"did you mean {close[0]}?")
 
 
 def is_remote(runner: str) -> bool:
@@ -155,7 +120,6 @@ NAMES = (
     "GDDL_LANDING_ACCESS",
     "GDDL_LOG_FORMAT",
     "GDDL_METADATA",
-    "GDDL_METRICS_FILE",
     "GDDL_MASK_KEY",
     "GDDL_MASK_KEY_FILE",
     "GDDL_METRICS_TABLES",
@@ -165,6 +129,7 @@ NAMES = (
     "GDDL_SPARK_DELTA",
     "GDDL_SPARK_MASTER",
     "GDDL_SPARK_START_TIMEOUT",
+    "GDDL_WITHOUT_SPARK",
 )
 OF_THE_MACHINE = ("GDDL_JARS", "GDDL_SPARK_START_TIMEOUT")
 """Those of `NAMES` that describe the machine, not a deployment: they hold for a demonstration, too."""
@@ -274,7 +239,6 @@ COUNTS = (
     "max_files_per_batch",
     "max_bytes_per_batch",
     "max_inflated_bytes",
-    "max_inflation",
     "task_max_bytes",
     "cores",
     "workers",
@@ -302,7 +266,6 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
 
 _REPLACED = {
     "engine": ("tasks", "write tasks: many for spark, tasks: one for delta_rs"),
-    "spread": ("tasks", "write tasks: processes for processes; for spark nothing"),
     "delta_merge": ("commit", "write commit: merge for true; for false nothing"),
     **{f"delta_rs_{name}": (f"task_{name}", f"write task_{name}") for name in ("max_bytes", "memory", "timeout")},
 }
@@ -486,7 +449,6 @@ class _Draft:
         else:
             sections = self.section("runners")
             self.take(*check_runners(runner, sections, tiers))
-            self.take(*check_processes(runner, tiers, defaults.get("commit")))
             if is_remote(runner) and roots.landing and roots.lake:
                 settings = sections.get(runner) or {}
                 self.take(*check_remote(runner, settings, {("landing",): roots.landing, ("lake",): roots.lake}))

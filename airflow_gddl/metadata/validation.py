@@ -2,8 +2,6 @@
 
 Values that the contract's own decoder takes need no pydantic, which finds out what is wrong with others: its import
 takes longer than a hundred good rows.
-
-Foreign keys are checked against the tables that they name, too.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ import json
 import re
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
@@ -23,19 +21,15 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features
-from airflow_gddl.contract.names import is_kept, mask_method, renamed
 from airflow_gddl.contract.row_checks import DURATIONS, WAITS, Checks, check_table, check_values
 from airflow_gddl.contract.shares import share_remedy
 from airflow_gddl.contract.table_spec import (
-    SHARD_COLUMN,
     Expectation,
-    ForeignKey,
     InitialLoad,
     LandingRetention,
     SchemaEvolution,
     SchemaGate,
     TableSpec,
-    lowered,
 )
 from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.problems import looks_secret, one_or_more
@@ -43,100 +37,6 @@ from airflow_gddl.metadata.problems import looks_secret, one_or_more
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
     from pydantic_core import ErrorDetails
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-Resolve = Callable[[str, FieldPath], str | SpecProblem]
-"""From a table's name and the path of the field that has it: its target, or what is wrong with the name."""
-
-
-def constraint_problems(spec: TableSpec) -> Iterator[SpecProblem]:
-    """Problems of a row's constraints, as far as they are known without other rows."""
-    for name, columns in spec.unique.items():
-        yield from _column_problems(spec, ("unique", name), columns)
-    for name, key in spec.foreign_key.items():
-        path: FieldPath = ("foreign_key", name)
-        yield from _column_problems(spec, path, key.columns, (*path, "columns"))
-        if key.to_columns and len(key.to_columns) != len(key.columns):
-            message = f"{len(key.to_columns)} columns for the {len(key.columns)} of columns"
-            yield _invalid((*path, "to_columns"), list(key.to_columns), message, "name a column for each of columns")
-
-
-def _column_problems(
-    spec: TableSpec, path: FieldPath, columns: tuple[str, ...], inner: FieldPath | None = None
-) -> Iterator[SpecProblem]:
-    name, inner = str(path[-1]), inner or path
-    if not _NAME.fullmatch(name):
-        yield _invalid(path, name, "not a name of a constraint", "use letters, digits and _ (63 at most)")
-    if not columns:
-        yield _invalid(inner, [], "a constraint without columns", "name its columns, or remove it")
-    if len(lowered(columns)) < len(columns):
-        yield _invalid(inner, list(columns), "the same column twice", "name each column once")
-    for i, column in enumerate(columns):
-        if fault := _fault(spec, column):
-            yield _invalid(
-                (*inner, i), column, fault, "remove the constraint, or let the column's values into the lake"
-            )
-
-
-def _fault(spec: TableSpec, column: str) -> str:
-    """Why the replica has no values of a column to compare; empty: it may have some."""
-    if not is_kept(column, spec):
-        return "a column that is kept out of the lake"
-    return "a column that is masked with null" if mask_method(column, spec) == "null" else ""
-
-
-def resolved_keys(
-    spec: TableSpec, parents: Mapping[str, TableSpec], resolve: Resolve
-) -> tuple[TableSpec, list[SpecProblem]]:
-    """The row with its foreign keys as jobs check them, and their problems.
-
-    Args:
-        parents: valid rows by table in lower case. A foreign key to an invalid one, without `to_columns`, has none.
-    """
-    foreign_keys: dict[str, ForeignKey] = {}
-    problems: list[SpecProblem] = []
-    for name, key in spec.foreign_key.items():
-        path: FieldPath = ("foreign_key", name)
-        target = resolve(key.to, (*path, "to"))
-        if isinstance(target, SpecProblem):
-            problems.append(target)
-            continue
-        parent = parents.get(target.lower())
-        keys = () if parent is None else tuple(column for column in parent.keys if column != SHARD_COLUMN)
-        foreign_keys[name] = replace(key, to=target, to_columns=key.to_columns or keys)
-        if parent is not None:
-            problems += _pair_problems(spec, parent, path, foreign_keys[name])
-    return replace(spec, foreign_key=foreign_keys), problems
-
-
-def _pair_problems(child: TableSpec, parent: TableSpec, path: FieldPath, key: ForeignKey) -> Iterator[SpecProblem]:
-    if len(key.columns) != len(key.to_columns):
-        message = f"{len(key.columns)} columns, and {parent.table} has the keys {list(key.to_columns)}"
-        remedy = "name as many columns, or the columns of that table in to_columns"
-        yield _invalid((*path, "columns"), list(key.columns), message, remedy)
-        return
-    for column, other in zip(key.columns, key.to_columns, strict=True):
-        mine, theirs = mask_method(column, child), mask_method(other, parent)
-        if (name := renamed(other, parent)) != other:
-            message = (
-                f"{other} is a name in the files of {parent.table}; its metadata row gives the column the name {name!r}"
-            )
-            yield _invalid((*path, "to_columns"), list(key.to_columns), message, f"write {name}")
-        elif fault := _fault(parent, other):
-            message = f"{parent.table} has in {other} {fault}"
-            yield _invalid(
-                (*path, "to_columns"), list(key.to_columns), message, "name other columns, or remove the key"
-            )
-        elif mine != theirs:
-            message = (
-                f"{column} is masked by {mine or 'nothing'}, and {other} of {parent.table} by {theirs or 'nothing'}"
-            )
-            yield _invalid((*path, "columns"), list(key.columns), message, "mask both alike, or remove the foreign key")
-
-
-def _invalid(path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
-    return SpecProblem("CONSTRAINT_INVALID", path, value, message, remedy)
-
 
 T = TypeVar("T")
 
@@ -157,8 +57,6 @@ EXAMPLES = {
     "rename": "{ORDER_ID: id}",
     "derive": "{day: date(created)}",
     "expect": "{qty_ok: {rule: qty > 0, on: warn, at_most: 0.01}}",
-    "unique": "{email: [email], line: [order_id, line]}",
-    "foreign_key": "{customer: {columns: [customer_id], to: shop.customers, to_columns: [id]}}",
     "table_properties": "{delta.logRetentionDuration: interval 60 days}",
     "tags": "{domain: sales}",
     "column_descriptions": "{amount: in euros}",
@@ -329,25 +227,10 @@ def written(values: Mapping[str, Any]) -> dict[str, Any]:
         result["schedule"] = {name: one_or_more(value) for name, value in schedule.items()}
     if isinstance(mask := result.get("mask"), Mapping):
         result["mask"] = {column: "null" if method is None else method for column, method in mask.items()}
-    if isinstance(unique := result.get("unique"), Mapping):
-        result["unique"] = {name: _columns(columns) for name, columns in unique.items()}
-    if isinstance(foreign := result.get("foreign_key"), Mapping):
-        result["foreign_key"] = {name: _listed_columns(key) for name, key in foreign.items()}
     evolution = result.get("schema_evolution")
     if isinstance(evolution, Mapping) and "dropped_column" in evolution and evolution["dropped_column"] is None:
         result["schema_evolution"] = {**evolution, "dropped_column": "null"}
     return result
-
-
-def _listed_columns(key: Any) -> Any:
-    """A foreign key with a single column as a list of one."""
-    names = ("columns", "to_columns")
-    return {n: _columns(v) if n in names else v for n, v in key.items()} if isinstance(key, Mapping) else key
-
-
-def _columns(value: Any) -> Any:
-    """A single name as a list of one; a text with commas stays, and is refused."""
-    return value if isinstance(value, str) and "," in value else one_or_more(value)
 
 
 def _as_written(path: FieldPath) -> str:
@@ -371,7 +254,6 @@ _INNER = {
         ("schema_evolution", SchemaEvolution),
         ("schema", SchemaGate),
         ("expect", Expectation),
-        ("foreign_key", ForeignKey),
         ("landing_retention", LandingRetention),
         ("initial_load", InitialLoad),
     )
@@ -389,10 +271,6 @@ _SYNONYMS = {
     "interval": "schedule",
     "sla": "freshness",
     "exclude": "exclude_columns",
-    "unique_key": "unique",
-    "unique_keys": "unique",
-    "foreign_keys": "foreign_key",
-    "relationships": "foreign_key",
     "partitions": "partition_by",
     "partitioned_by": "partition_by",
     "clustered_by": "cluster_by",
@@ -432,9 +310,8 @@ _RANDOM = re.compile(r"[HhRr]([(/,]|$)")
 _START = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-_OF_EXPRESSIONS = (expression_problems, constraint_problems)
-_check_row = Checks(*check_table.checks, *_OF_EXPRESSIONS)
-_check_values = Checks(*check_values.checks, *_OF_EXPRESSIONS)
+_check_row = Checks(*check_table.checks, expression_problems)
+_check_values = Checks(*check_values.checks, expression_problems)
 
 
 def check_spec(spec: TableSpec, tiers: Collection[str]) -> tuple[SpecProblem, ...]:

@@ -39,15 +39,12 @@ class WebhookArguments:
     """Airflow connection whose host is the URL."""
 
 
-_MODULE = "airflow_gddl.notifications.webhook"
-WEBHOOK = NotifierDescriptor(notifier=f"{_MODULE}:GddlNotifier", arguments=WebhookArguments)
-TEAMS = NotifierDescriptor(notifier=f"{_MODULE}:TeamsNotifier", arguments=WebhookArguments)
-PAGERDUTY = NotifierDescriptor(notifier=f"{_MODULE}:PagerDutyNotifier", arguments=WebhookArguments)
+WEBHOOK = NotifierDescriptor(notifier="airflow_gddl.notifications.webhook:GddlNotifier", arguments=WebhookArguments)
 NOTIFIERS: ExtensionPoint[NotifierDescriptor] = ExtensionPoint(
     what="notifier",
     group="airflow_gddl.notifiers",
     descriptor=NotifierDescriptor,
-    built_in={"webhook": WEBHOOK, "slack": WEBHOOK, "teams": TEAMS, "pagerduty": PAGERDUTY},
+    built_in={"webhook": WEBHOOK},
     unknown_code="NOTIFIER_UNKNOWN",
     broken_code="NOTIFIER_BROKEN",
 )

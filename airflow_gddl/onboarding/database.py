@@ -242,9 +242,8 @@ def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts
             columns[place], None if primary and primary.get("name") in table_statistics.broken else primary, unique
         )
         declared = DeclaredConstraints(
-            columns=columns[place], key=() if key is None else key.columns, unique=[u for u in unique if _is_whole(u)],
-            foreign=foreign.get(place) or (), checks=checks.get(place) or (), default=default,
-        )  # fmt: skip
+            columns=columns[place], key=() if key is None else key.columns, checks=checks.get(place) or ()
+        )
         yield TableFacts(
             table=f"{schema}.{name}",
             columns={column["name"]: str(column["type"]) for column in columns[place]},

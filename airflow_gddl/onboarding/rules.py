@@ -1,15 +1,14 @@
 """Facts of a source to proposals: size, priority, schedule and keys. Pure.
 
-A database's constraints are proposed in the words of a row (`expect`, `unique`, `foreign_key`), as a new row's comment:
-the source enforces them, so that what breaks them in the lake was lost or came in another order. Whether that is worth
-a check is for people to say.
+A database's `NOT NULL` and checks are proposed as `expect`, as a new row's comment: the source enforces them, so that
+what breaks them in the lake was lost or came in another order. Whether that is worth a check is for people to say.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +16,6 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
 from airflow_gddl.contract.table_spec import COLUMN, CONDITIONS, LITERALS, Term
 from airflow_gddl.metadata.expression_text import ExpressionError, parsed
 from airflow_gddl.metadata.problems import looks_secret
-from airflow_gddl.metadata.validation import quoted
 
 MEASURED = "measured"
 
@@ -190,50 +188,25 @@ _SHOWN = 200
 
 @dataclass(frozen=True, kw_only=True)
 class DeclaredConstraints:
-    """What a database declares of one table, as SQLAlchemy's inspector shows it.
+    """What a database declares of the rows of one table, as SQLAlchemy's inspector shows it.
 
     Attributes:
-        key: columns that identify a row; neither they are unique nor filled by another check.
-        unique: constraints and indexes that cover all rows.
-        default: schema of tables that the database names without one.
+        key: columns that identify a row; they need no check.
     """
 
     columns: Sequence[Mapping[str, Any]]
-    key: tuple[str, ...] = ()
-    unique: Sequence[Mapping[str, Any]] = ()
-    foreign: Sequence[Mapping[str, Any]] = ()
-    checks: Sequence[Mapping[str, Any]] = ()
-    default: str = ""
+    key: tuple[str, ...]
+    checks: Sequence[Mapping[str, Any]]
     untranslated: list[str] = field(default_factory=list)
     """Checks that are no expressions of a row; filled by `comment`."""
 
     def comment(self) -> str:
-        """`constraints? unique: {...}, foreign_key: {...}, expect: {...}; left: CHECK ...`; empty without any."""
-        sections = {"unique": self._unique(), "foreign_key": self._foreign(), "expect": self._expect()}
-        fields = [
-            f"{name}: {{{', '.join(entries)}}}" for name, section in sections.items() if (entries := list(section))
-        ]
-        parts = [f"constraints? {', '.join(fields)}"] if fields else []
+        """`constraints? expect: {...}; left: CHECK ...`; empty without any."""
+        rules = ", ".join(self._expect())
+        parts = [f"constraints? expect: {{{rules}}}"] if rules else []
         parts += [f"left: {', '.join(self.untranslated)}"] if self.untranslated else []
         text = _WHITE.sub(" ", "; ".join(parts))
         return "" if looks_secret(text) else text
-
-    def _unique(self) -> Iterator[str]:
-        seen, taken = {frozenset(self.key)}, set[str]()
-        for one in self.unique:
-            columns = [name for name in one.get("column_names") or () if name is not None]
-            if columns and frozenset(columns) not in seen:
-                seen.add(frozenset(columns))
-                yield f"{_named(one, columns, taken)}: {_listed(columns)}"
-
-    def _foreign(self) -> Iterator[str]:
-        taken = set[str]()
-        for one in self.foreign:
-            columns = one["constrained_columns"]
-            to = f"{one.get('referred_schema') or self.default}.{one['referred_table']}"
-            name = _named(one, columns, taken)
-            others = _listed(one["referred_columns"])
-            yield f"{name}: {{columns: {_listed(columns)}, to: {quoted(to)}, to_columns: {others}}}"
 
     def _expect(self) -> Iterator[str]:
         filled = [c["name"] for c in self.columns if not c.get("nullable", True) and c["name"] not in self.key]
@@ -244,7 +217,7 @@ class DeclaredConstraints:
             taken.add("not_null")
         for one in self.checks:
             text = _WHITE.sub(" ", str(one.get("sqltext") or "")).strip()
-            name = _named(one, ["check"], taken)
+            name = _named(one, taken)
             yield from self._rule(name, self._portable(text), f"CHECK {one.get('name') or ''} ({text[:_SHOWN]})")
 
     def _rule(self, name: str, text: str, otherwise: str) -> Iterator[str]:
@@ -301,14 +274,10 @@ def _is_plain(name: str) -> bool:
         return False
 
 
-def _named(one: Mapping[str, Any], columns: Iterable[str], taken: set[str]) -> str:
+def _named(one: Mapping[str, Any], taken: set[str]) -> str:
     """The constraint's name as that of a check, which is none of those taken."""
-    wanted = _UNNAMED.sub("_", str(one.get("name") or "_".join(columns)))[:56] or "constraint"
+    wanted = _UNNAMED.sub("_", str(one.get("name") or "check"))[:56]
     wanted = wanted if not wanted[0].isdigit() else f"_{wanted}"
     name = next(n for n in (wanted, *(f"{wanted}_{i}" for i in range(2, len(taken) + 3))) if n not in taken)
     taken.add(name)
     return name
-
-
-def _listed(columns: Iterable[str]) -> str:
-    return f"[{', '.join(map(quoted, columns))}]"

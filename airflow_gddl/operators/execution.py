@@ -12,6 +12,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.operators.job_runs import (
+    CLAIM_WAIT_SECONDS,
     SHARED,
     SharedLoad,
     TryState,
@@ -151,7 +152,7 @@ class Task:
             stage=stage,
             run=self.run_key,
             job_id=self.job_id(part),
-            wait_seconds=configuration.number("claim_wait_seconds"),
+            wait_seconds=CLAIM_WAIT_SECONDS,
             begun=begun,
             max_tries=self.context["ti"].max_tries,
         )

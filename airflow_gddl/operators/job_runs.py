@@ -30,6 +30,8 @@ from airflow_gddl.topology.pipeline import group_of
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import AirflowException, AirflowFailException
 
+CLAIM_WAIT_SECONDS = 90.0
+"""How long a job waits for a table that another run holds."""
 _SHOWN = 5
 
 

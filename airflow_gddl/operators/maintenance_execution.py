@@ -20,7 +20,7 @@ from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.operators.backfills import skip_in_backfill
-from airflow_gddl.operators.job_runs import TryState, begun_of, defer, failure, job_id, runner_of
+from airflow_gddl.operators.job_runs import CLAIM_WAIT_SECONDS, TryState, begun_of, defer, failure, job_id, runner_of
 from airflow_gddl.reporting.results import Logger, Reporter, airflow_errors, summary
 from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner
@@ -178,9 +178,8 @@ class _Execution:
         operator, document = self.operator, self.document
         specs = tuple(self.specs[name] for name in tables)
         origin = (operator.dag_id, self.context["run_id"], operator.task_id)
-        wait = configuration.number("claim_wait_seconds")
         asked = Verify(**_windows(self.context["params"])) if operator.action == "verify" else Maintain()
-        options = JobOptions(action=asked, wait_seconds=wait, origin=origin)
+        options = JobOptions(action=asked, wait_seconds=CLAIM_WAIT_SECONDS, origin=origin)
         run_id = f"{job_id(operator.task_id, self.context)}{number:06d}"
         job = JobSpec(
             run_id=run_id,

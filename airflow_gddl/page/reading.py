@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_gddl import configuration
@@ -19,9 +19,9 @@ from airflow_gddl.contract.actions import Action, Explain, ShowTable
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import HiddenColumns
-from airflow_gddl.contract.packages import MISSING_CODE
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT, MISSING_CODE
 from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.contract.result import STARTING_SPARK, JobResult
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import JobProcess
@@ -102,7 +102,7 @@ def key_history(
         key: key column to its value as text.
 
     Raises:
-        FatalError: `EXPLAIN_NEEDS_SPARK`, `JOB_NOT_STARTED`, or the job's error.
+        FatalError: `NEEDS_SPARK`, `JOB_NOT_STARTED`, or the job's error.
         RetriableError: `EXPLAIN_BUSY`, `EXPLAIN_TOO_LONG`.
     """
     with _slot(slots, spec.table, 0.0):
@@ -125,21 +125,24 @@ def _slot(some: threading.BoundedSemaphore, table: str, patience: float) -> Iter
 
 
 def _asked(document: PipelineDocument, spec: TableSpec, action: Action, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Details of a job's result, without Spark, whatever the tier says: this server need not have Java."""
+    """Details of a job's result, without Spark: this server need not have Java."""
     command = configuration.job_command()
-    tiers = {name: replace(tier, tasks="processes", commit="direct") for name, tier in document.tiers.items()}
     job = JobSpec(
-        run_id=f"page-{uuid.uuid4().hex}", roots=document.roots, tables=(replace(spec, commit=None),), tiers=tiers,
+        run_id=f"page-{uuid.uuid4().hex}", roots=document.roots, tables=(spec,), tiers=document.tiers,
         options=JobOptions(action=action),
     )  # fmt: skip
     limits = JobLimits(spec.table)
-    process = JobProcess(command=command, environ=environ, grace_seconds=_GRACE_SECONDS, tick=limits.tick)
+    alone = {**environ, LEAVES_SPARK_OUT: "1"}
+    process = JobProcess(command=command, environ=alone, grace_seconds=_GRACE_SECONDS, tick=limits.tick)
     result = process.ask(job, limits)
     if result.error is None:
         return dict(result.details) if isinstance(result.details, Mapping) else {}
     code, message = result.error.code, result.error.message
     if code == MISSING_CODE and command == JOB:
         raise _not_here(spec.table)
+    if code == "NEEDS_SPARK":
+        what = "only Spark can read this table, and the page starts none"
+        raise FatalError(code, what, where=spec.table, remedy=_EXPLAIN_REMEDY)
     raise FatalError(code, message.removeprefix(f"[{code}] "))
 
 
@@ -150,7 +153,7 @@ def _not_here(where: str) -> FatalError:
 
 @dataclass(frozen=True)
 class JobLimits:
-    """Listener of a job that ends it when it takes too long, or starts Spark."""
+    """Listener of a job that ends it when it takes too long."""
 
     table: str
     began: float = field(default_factory=time.monotonic)
@@ -161,9 +164,7 @@ class JobLimits:
             raise RetriableError("EXPLAIN_TOO_LONG", what, where=self.table, remedy=_EXPLAIN_REMEDY)
 
     def on_progress(self, event: ProgressEvent) -> None:
-        if event.step == STARTING_SPARK:
-            what = "only Spark can read this table, and the page starts none"
-            raise FatalError("EXPLAIN_NEEDS_SPARK", what, where=self.table, remedy=_EXPLAIN_REMEDY)
+        """Steps are not shown."""
 
     def on_result(self, result: JobResult) -> None:
         """`_asked` reads it."""

@@ -119,7 +119,7 @@ def _try() -> None:
     try:
         create_missing_pools()
     except Exception:  # noqa: BLE001 - metadata errors must not stop Airflow's process
-        _LOG.exception("pools can't be created; `gddl pools` prints them for `airflow pools import`")
+        _LOG.exception("pools can't be created")
     try:
         keep_placements()
     except Exception:  # noqa: BLE001 - as above

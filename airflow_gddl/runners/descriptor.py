@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_gddl.contract.codec import decode
@@ -14,7 +15,7 @@ from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import Roots, TierSpec
 from airflow_gddl.runners.child import nothing
-from airflow_gddl.runners.interface import Connections, Deployment, FromEnvironment, Platform, Runner
+from airflow_gddl.runners.interface import Connections, FromEnvironment, Platform, Runner
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.stores import open_store
 
@@ -58,19 +59,9 @@ class RunnerCheck:
     modules: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class DeployCommand:
-    """`gddl deploy <name>` of a runner.
-
-    Attributes:
-        jobs: what it creates, for the help, e.g. `Glue jobs`.
-        deployment: reference of a `Deployment`.
-        renders: the deployment has `render`, which is the option `--render-bundle`.
-    """
-
-    jobs: str
-    deployment: str
-    renders: bool = False
+Renderer = Callable[[Path, Mapping[str, TierSpec], Any, Roots], str]
+"""Writes the saved jobs of tiers into a folder in the platform's own form, given the runner's settings and the roots;
+returns what a person does with the file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,35 +73,26 @@ class RunnerDescriptor:
             the calling process. Exactly one of `runner` and `platform` is given.
         platform: reference of a function that takes the settings as written, the environment and `Connections`, and
             returns a `Platform`: jobs run there, loads are deferred, landing and lake must be in an object store.
-        cluster: jobs have the tier's `workers` machines; otherwise one.
         settings: frozen dataclass of the section `runners.<name>` of `gddl.yaml`; null: there is no such section.
         check_settings: problems of the settings that types can't express.
         check_tiers: problems of settings and names of all tiers together, of the runner that the metadata names.
-        compute: frozen dataclass of `tiers.<tier>.compute.<name>`, with `check_compute`; null: there is none.
         check_root: problems of a landing or lake root, by the field that names it.
         install: what pip must install where the platform is called, e.g. `airflow-gddl[glue]`; empty: nothing.
-        deploy: the command `gddl deploy <name>` of a runner of this project whose jobs are created before it runs
-            them; null: it has none. A package brings a command of its own.
+        deploy: reference of a `Renderer` of the jobs that the platform keeps, for `gddl deploy <name>`; empty: none.
         check: reference of a function that takes a `RunnerCheck` and yields subjects and probes, for `gddl check`.
         bundle: reference of a `JobFiles`, for `gddl bundle`.
-        project: reference of a function that takes a type of machine and the id of a pool of machines, one of them
-            None, and returns the `gddl.yaml` of a new project, for `gddl init --runner`; empty: it asks for nothing.
     """
 
     runner: str = ""
     platform: str = ""
-    cluster: bool = True
     settings: type[Any] | None = None
     check_settings: Callable[[Any], Iterable[SpecProblem]] = lambda _settings: ()
     check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]] = lambda _settings, _tiers: ()
-    compute: type[Any] | None = None
-    check_compute: Callable[[Any], Iterable[SpecProblem]] = lambda _compute: ()
     check_root: Callable[[FieldPath, str], Iterable[SpecProblem]] = lambda _path, _root: ()
     install: str = ""
-    deploy: DeployCommand | None = None
+    deploy: str = ""
     check: str = ""
     bundle: str = ""
-    project: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.runner) == bool(self.platform):
@@ -132,7 +114,6 @@ class RunnerDescriptor:
 
 LOCAL = RunnerDescriptor(
     runner="airflow_gddl.runners.this_machine:make",
-    cluster=False,
     check="airflow_gddl.runners.this_machine:check",
 )
 
@@ -255,16 +236,17 @@ def make_platform(
     return make(declared, environ, connections)
 
 
-def deployment_of(name: str) -> Deployment:
+def renderer_of(name: str) -> Renderer:
     """
     Raises:
+        MetadataError: `RUNNER_UNKNOWN`; `OPTION_INVALID`: the platform keeps no jobs.
         FatalError: `PACKAGE_MISSING`, `RUNNER_BROKEN`.
-        LookupError: the runner has no command for it.
     """
     descriptor = RUNNERS.get(name)
-    if descriptor.deploy is None:
-        raise LookupError(f"jobs of runner {name} are created by no command")
-    found: Deployment = _imported(descriptor.deploy.deployment, f"gddl deploy {name}", descriptor.install)
+    if not descriptor.deploy:
+        remedy = "leave it out: this runner needs no saved jobs"
+        raise MetadataError("OPTION_INVALID", f"{name}: there are no jobs to deploy", remedy=remedy)
+    found: Renderer = _imported(descriptor.deploy, f"gddl deploy {name}", descriptor.install)
     return found
 
 

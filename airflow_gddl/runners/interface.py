@@ -1,15 +1,14 @@
-"""Interface of a platform that runs jobs, its values, and the comparison of its saved jobs for `gddl deploy`."""
+"""Interface of a platform that runs jobs, and its values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec, Roots, TierSpec
+from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec, TierSpec
 
 
 class Connections(Protocol):
@@ -47,28 +46,6 @@ class FromEnvironment:
         from airflow_gddl.runners import aws  # noqa: PLC0415 - needs boto3
 
         return aws.client(service, region)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Deployment:
-    """Jobs that a platform keeps, one for each tier with tables, as `gddl deploy` creates and updates them.
-
-    Attributes:
-        jobs_of: function of tiers by name and the runner's settings that gives the wanted jobs by name.
-        connect: function of the settings that opens the platform.
-        plan: function of the open platform and the wanted jobs that gives a `JobChange` for each.
-        apply: function of the open platform, these changes and the settings that makes them.
-        warning: function of tiers, settings and roots: what may not work, as text; None: nothing.
-        render: function of a folder, the wanted jobs and the settings that writes them in a form of the platform's, and
-            returns what a person does with it; None: it has none.
-    """
-
-    jobs_of: Callable[[Mapping[str, TierSpec], Any], Mapping[str, Any]]
-    connect: Callable[[Any], Any]
-    plan: Callable[[Any, Mapping[str, Any]], Sequence[JobChange[Any]]]
-    apply: Callable[[Any, Sequence[JobChange[Any]], Any], None]
-    warning: Callable[[Mapping[str, TierSpec], Any, Roots], str | None] = lambda _tiers, _settings, _roots: None
-    render: Callable[[Path, Mapping[str, Any], Any], str] | None = None
 
 
 State = Literal["waiting", "running", "succeeded", "failed", "cancelled", "lost"]
@@ -240,56 +217,3 @@ class Runner(Protocol):
             GddlError: nothing was started, and why.
         """
         ...
-
-
-W = TypeVar("W")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldChange:
-    """`path` from the job down, e.g. `tasks[0].max_retries`; null stands for what isn't there."""
-
-    path: str
-    before: Any
-    after: Any
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobChange(Generic[W]):
-    """Planned change of one job.
-
-    Attributes:
-        wanted: its definition afterwards.
-        exists: whether there is one of that name.
-        job_id: the platform's id of it, where names are not ids.
-        fields: differences; empty for an unchanged or a new job.
-    """
-
-    name: str
-    wanted: W
-    exists: bool
-    job_id: int | None = None
-    fields: tuple[FieldChange, ...] = ()
-
-    @property
-    def action(self) -> Literal["create", "update", "keep"]:
-        if not self.exists:
-            return "create"
-        return "update" if self.fields else "keep"
-
-
-def differences(wanted: Any, actual: Any, whole: frozenset[str], path: str = "") -> Iterator[FieldChange]:
-    """Fields of `wanted` that differ in `actual`. Fields that `wanted` does not set belong to the platform.
-
-    Args:
-        whole: names of fields that `wanted` defines completely: other entries are removed.
-    """
-    ours = path.rpartition(".")[2] in whole
-    if isinstance(wanted, Mapping) and isinstance(actual, Mapping) and not ours:
-        for name, value in wanted.items():
-            yield from differences(value, actual.get(name), whole, f"{path}.{name}" if path else name)
-    elif isinstance(wanted, list) and isinstance(actual, list) and len(wanted) == len(actual) and not ours:
-        for number, (one, other) in enumerate(zip(wanted, actual, strict=True)):
-            yield from differences(one, other, whole, f"{path}[{number}]")
-    elif wanted != actual:
-        yield FieldChange(path=path, before=actual, after=wanted)

@@ -15,8 +15,7 @@ from airflow_gddl.bundle import write_code
 from airflow_gddl.contract import durations
 from airflow_gddl.contract import spec as sizes
 from airflow_gddl.contract.basics import STRICT
-from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.errors import FatalError, FieldPath, RetriableError, SpecProblem
+from airflow_gddl.contract.errors import FatalError, RetriableError, SpecProblem
 from airflow_gddl.contract.java import find_java
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
@@ -69,26 +68,6 @@ class SparkSubmitSettings:
     """Memory of the driver, a child of the Airflow task."""
     start_timeout: str = "10m"
     """How long a job may wait for its first executor."""
-    application_url: str | None = None
-    """Page of a job, `{application}` standing for Spark's id of it; null: the job's log."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SparkSubmitCompute:
-    """`tiers: {<tier>: {compute: {spark_submit: ...}}}`; null: what the tier says of itself."""
-
-    __pydantic_config__ = STRICT
-
-    cores: int | None = None
-    """Cores of an executor; null: the tier's `cores`."""
-    memory: str | None = None
-    """Heap of an executor; null: the tier's `memory`."""
-    memory_overhead: str | None = None
-    """Memory of an executor beyond its heap; null: `task_memory` a core, and with `tasks: many` Spark's own."""
-    workers: int | None = None
-    """Executors; null: the tier's `workers`."""
-    driver_memory: str | None = None
-    """Null: the runner's."""
 
 
 def check_settings(settings: SparkSubmitSettings) -> Iterator[SpecProblem]:
@@ -96,24 +75,13 @@ def check_settings(settings: SparkSubmitSettings) -> Iterator[SpecProblem]:
     if not _MASTER.fullmatch(settings.master):
         remedy = "write spark://host:7077, yarn or k8s://https://host:6443; `runner: local` needs no master"
         yield SpecProblem("FIELD_VALUE", ("master",), settings.master, "not a cluster that spark-submit knows", remedy)
-    yield from _memory(("driver_memory",), settings.driver_memory)
+    if not sizes.MEMORY.fullmatch(settings.driver_memory):
+        remedy = "write a number and k, m, g or t, e.g. 4g"
+        yield SpecProblem("FIELD_VALUE", ("driver_memory",), settings.driver_memory, "not an amount of memory", remedy)
     if not durations.is_duration(settings.start_timeout):
         remedy = "write e.g. 45s, 30m, 2h or 7d"
         yield SpecProblem("DURATION_INVALID", ("start_timeout",), settings.start_timeout, "not a duration", remedy)
-    url = settings.application_url
-    if url is not None and not re.match(r"https?://\S+$", url):
-        remedy = "write e.g. http://master:8080/app/?appId={application}"
-        yield SpecProblem("FIELD_VALUE", ("application_url",), url, "not the address of a page", remedy)
     yield from _conf(settings.conf)
-
-
-def check_compute(compute: SparkSubmitCompute) -> Iterator[SpecProblem]:
-    for name in ("cores", "workers"):
-        value = getattr(compute, name)
-        if value is not None and value < 1:
-            yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
-    for name in ("memory", "memory_overhead", "driver_memory"):
-        yield from _memory((name,), getattr(compute, name))
 
 
 def _conf(conf: Mapping[str, Any]) -> Iterator[SpecProblem]:
@@ -128,12 +96,6 @@ def _conf(conf: Mapping[str, Any]) -> Iterator[SpecProblem]:
             yield SpecProblem("FIELD_TYPE", ("conf", name), value, message, "write one value, in quotes if need be")
 
 
-def _memory(path: FieldPath, value: str | None) -> Iterator[SpecProblem]:
-    if value is not None and not sizes.MEMORY.fullmatch(value):
-        remedy = "write a number and k, m, g or t, e.g. 4g"
-        yield SpecProblem("FIELD_VALUE", path, value, "not an amount of memory", remedy)
-
-
 NAME = "spark_submit"
 ENVIRONMENT = "environment"
 """Folder in which an executor finds the unpacked archive."""
@@ -141,42 +103,26 @@ ENVIRONMENT = "environment"
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """Resources of a job on a cluster. `overhead`: bytes of an executor beyond its heap; null: Spark's own choice."""
+    """Executors of a job on a cluster. `overhead`: bytes of one beyond its heap; null: Spark's own choice."""
 
     cores: int
     memory: str
     workers: int
-    driver_memory: str
     overhead: int | None = None
 
 
-def size_of(spec: JobSpec, settings: SparkSubmitSettings) -> Size:
+def size_of(spec: JobSpec) -> Size:
     """Maximum over the tiers of the job's tables."""
     rows = {(table.size, table.commit): table for table in spec.tables if table.size in spec.tiers}
-    sizes = [_of_tier(tier, settings) for tier in map(spec.tier_of, rows.values())] or [_of_tier(TierSpec(), settings)]
-    overheads = [size.overhead for size in sizes if size.overhead is not None]
+    tiers = [spec.tier_of(row) for row in rows.values()] or [TierSpec()]
+    # A table in one task is processed by Python, outside the heap; one task for each core.
+    overheads = [tier.cores * size_bytes(tier.task_memory) for tier in tiers if tier.in_one_task]
     return Size(
-        cores=max(size.cores for size in sizes),
-        memory=max((size.memory for size in sizes), key=size_bytes),
-        workers=max(size.workers for size in sizes),
-        driver_memory=max((size.driver_memory for size in sizes), key=size_bytes),
+        cores=max(tier.cores for tier in tiers),
+        memory=max((tier.memory for tier in tiers), key=size_bytes),
+        workers=max(tier.workers for tier in tiers),
         overhead=max(overheads, default=None),
     )
-
-
-def _of_tier(tier: TierSpec, settings: SparkSubmitSettings) -> Size:
-    tier_compute = decode(SparkSubmitCompute, dict(tier.compute.get(NAME, {})))
-    cores = tier_compute.cores or tier.cores
-    size = Size(
-        cores=cores,
-        memory=tier_compute.memory or tier.memory,
-        workers=tier_compute.workers or tier.workers,
-        driver_memory=tier_compute.driver_memory or settings.driver_memory,
-    )
-    if tier_compute.memory_overhead is not None:
-        return replace(size, overhead=size_bytes(tier_compute.memory_overhead))
-    # A table in one task is processed by Python, outside the heap; one task for each core.
-    return replace(size, overhead=cores * size_bytes(tier.task_memory)) if tier.in_one_task else size
 
 
 def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str]) -> list[str]:
@@ -185,9 +131,9 @@ def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str])
     Args:
         code: archives of Python modules for the executors.
     """
-    size = size_of(spec, settings)
+    size = size_of(spec)
     command_line = ["--master", settings.master, "--deploy-mode", "client", "--name", f"gddl-{spec.run_id}"]
-    command_line += ["--driver-memory", size.driver_memory, "--executor-cores", str(size.cores)]
+    command_line += ["--driver-memory", settings.driver_memory, "--executor-cores", str(size.cores)]
     command_line += ["--executor-memory", size.memory]
     lists: Mapping[str, Sequence[str]] = {
         "--jars": settings.jars,
@@ -244,7 +190,7 @@ class SparkSubmitRunner:
         with scratch("code") as folder:
             code = [str(write_code(Path(folder, "gddl-job-code.zip")))] if self.settings.ship_code else []
             environ = self._environ(arguments(spec, self.settings, code))
-            return replace(self.driver, environ=environ, page=self.settings.application_url).run(spec, listener)
+            return replace(self.driver, environ=environ).run(spec, listener)
 
     def _environ(self, submitted: Sequence[str]) -> dict[str, str]:
         settings = self.settings
@@ -305,8 +251,6 @@ RUNNER = RunnerDescriptor(
     runner="airflow_gddl.runners.spark_submit:make",
     settings=SparkSubmitSettings,
     check_settings=check_settings,
-    compute=SparkSubmitCompute,
-    check_compute=check_compute,
     check="airflow_gddl.runners.this_machine:check",
     bundle="airflow_gddl.bundle:SPARK",
 )

@@ -29,9 +29,9 @@ from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.java import INSTALL_JAVA, find_java
 from airflow_gddl.contract.layout import join, log_folder
-from airflow_gddl.contract.packages import package_missing
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT, leaves_spark_out, package_missing
 from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.contract.result import APPLICATION, PROGRESS, ErrorInfo, JobResult, error_info
+from airflow_gddl.contract.result import PROGRESS, ErrorInfo, JobResult, error_info
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.sources import sources
 from airflow_gddl.contract.spark_versions import job_packages
@@ -215,14 +215,12 @@ class JobProcess:
         command: the job's program and first arguments.
         environ: the child's environment.
         grace_seconds: how long a job that was asked to stop may take before it is killed.
-        page: URL of the job for users, with Spark's application id for `{application}`; null: its log.
         tick: called in the caller's thread while the job runs, several times a second.
     """
 
     command: Sequence[str]
     environ: Mapping[str, str]
     grace_seconds: float = GRACE_SECONDS
-    page: str | None = None
     tick: Callable[[], None] = nothing
 
     def run(self, spec: JobSpec, listener: Listener) -> JobOutcome:
@@ -250,7 +248,7 @@ class JobProcess:
             results=tuple(reader.results.values()),
             exit_status=status,
             cancelled_by=child.cancelled_by,
-            log=self._place(reader, keep(reader.log.path, spec, self.environ)),
+            log=keep(reader.log.path, spec, self.environ),
         )
 
     def ask(self, spec: JobSpec, listener: Listener) -> JobResult:
@@ -270,11 +268,6 @@ class JobProcess:
         command = [*self.command, "--spec", str(path), "--progress", "--parent", str(os.getpid())]
         return Child(command, self.environ, self.grace_seconds, self.tick)
 
-    def _place(self, reader: _Reader, log: str) -> str:
-        if self.page is not None and reader.application is not None:
-            return self.page.replace("{application}", reader.application)
-        return log
-
 
 @dataclass
 class _Reader:
@@ -284,7 +277,6 @@ class _Reader:
     log: JobLog
     is_continuous: bool = False
     results: dict[str, JobResult] = field(default_factory=dict)
-    application: str | None = None
 
     def take(self, line: Line) -> None:
         if line.stream == "stderr" and line.text.startswith(PROGRESS):
@@ -292,8 +284,6 @@ class _Reader:
             if event is not None:  # else the line belongs to the log
                 self.listener.on_progress(event)
                 return
-        if line.stream == "stderr" and line.text.startswith(APPLICATION):
-            self.application = line.text.removeprefix(APPLICATION).strip()
         if line.stream == "stdout" and line.text.startswith("{"):
             try:
                 self.add(report_from_json(JobResult, line.text))
@@ -366,7 +356,8 @@ class LocalRunner(JobProcess):
             FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `JOB_NOT_STARTED`, or as `check_roots`.
             RetriableError: as `check_roots`.
         """
-        if any(not spec.tier_of(table).in_one_task for table in spec.tables if table.size in spec.tiers):
+        over_many = any(not spec.tier_of(table).in_one_task for table in spec.tables if table.size in spec.tiers)
+        if over_many and not leaves_spark_out(self.environ):
             find_java(self.environ)
         return super().run(spec, listener)
 
@@ -419,8 +410,8 @@ def _asked(given: RunnerCheck) -> str:
 def _java(given: RunnerCheck) -> str:
     of_logs = {module for source in sources().values() if source.reads == "log" for module in source.modules}
     reads_log = not of_logs.isdisjoint(given.modules)
-    if given.tiers and all(tier.in_processes for tier in given.tiers.values()) and not reads_log:
-        raise ProbeSkippedError("no table's tier needs it")
+    if leaves_spark_out(given.environ) and not reads_log:
+        raise ProbeSkippedError(f"{LEAVES_SPARK_OUT} is set")
     try:
         return str(find_java(given.environ))
     except FatalError as error:

@@ -13,9 +13,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from databricks.sdk.service.jobs import CreateResponse, ListJobsResponse, RepairRunResponse, RunNowResponse
+from databricks.sdk.service.jobs import ListJobsResponse, RepairRunResponse, RunNowResponse
 
-from devtools.fake_databricks.workspace import FakeWorkspace, Refusal, arguments_of, invalid, settings_of
+from devtools.fake_databricks.workspace import FakeWorkspace, Refusal, arguments_of, invalid
 
 _API = "/api/2.2/jobs/"
 _LONGEST_BODY = 16 * 1024**2
@@ -57,8 +57,6 @@ class FakeServer:
             Refusal: the request is wrong.
         """
         calls: Mapping[str, Callable[[Body], Any]] = {
-            "POST create": self._create,
-            "POST reset": self._reset,
             "GET get": self._get,
             "GET list": self._list,
             "POST run-now": self._run_now,
@@ -72,13 +70,6 @@ class FakeServer:
         with self.workspace.lock:
             self.requests.append((method, body))
             return calls[method](body)
-
-    def _create(self, body: Body) -> Any:
-        return CreateResponse(job_id=self.workspace.create(settings_of(body)))
-
-    def _reset(self, body: Body) -> None:
-        arguments_of("reset", body)
-        self.workspace.reset(body["job_id"], settings_of(body["new_settings"]))
 
     def _get(self, body: Body) -> Any:
         return self.workspace.job(arguments_of("get", _numbers(body))["job_id"])

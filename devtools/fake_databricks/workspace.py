@@ -14,8 +14,10 @@ import types
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+import yaml
 from databricks.sdk.service.jobs import (
     BaseJob,
     Job,
@@ -281,12 +283,13 @@ class FakeWorkspace:
         self.jobs[self._id()] = settings
         return self._last
 
+    def deploy(self, bundle: Path) -> None:
+        """Create the jobs of an asset bundle, `databricks.yml`."""
+        for job in yaml.safe_load(bundle.read_text(encoding="utf-8"))["resources"]["jobs"].values():
+            self.create(settings_of(job))
+
     def job(self, job_id: int) -> Job:
         return Job(job_id=job_id, settings=self._settings(job_id))
-
-    def reset(self, job_id: int, settings: JobSettings) -> None:
-        self._settings(job_id)
-        self.jobs[job_id] = settings
 
     def listed(self, name: str | None) -> list[BaseJob]:
         """Jobs of that name, as `list` matches it: in full, whatever its case; in brief."""

@@ -31,10 +31,9 @@ _PARTS = (
     ("gddl.json", "GlueSettings", "`runners: glue`"),
     ("gddl.json", "GlueTier", "`tiers` of `runners: glue`"),
     ("gddl.json", "SparkSubmitSettings", "`runners: spark_submit`"),
-    ("gddl.json", "SparkSubmitCompute", "`compute: spark_submit` of a tier"),
 )
 """File, definition (empty: the file itself) and title; definitions that nobody titled come last, by name."""
-_NOT_SHOWN = {"Defaults", "Compute"}
+_NOT_SHOWN = {"Defaults"}
 
 
 def page(_root: Path) -> str:

@@ -11,7 +11,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.table_schema import GDDL, RESCUED
 from spark_jobs.rules.arrays import schema_of
 from spark_jobs.rules.baseline_rows import BaselineFigures
-from spark_jobs.rules.verify import Violations
+from spark_jobs.rules.verify import SharedKeys
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.tables.places import DeclinedError
@@ -140,16 +140,16 @@ def require_new_tables(run: TableRun, context: TableContext) -> None:
             raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy)
 
 
-def require_keys(spec: TableSpec, figures: BaselineFigures, doubles: Violations, where: str) -> None:
+def require_keys(spec: TableSpec, figures: BaselineFigures, shared: SharedKeys, where: str) -> None:
     """Require keys that are unique and not null.
 
     Raises:
         FatalError: `ADOPT_KEYS`: keys are null, or rows share one.
     """
     problems = [f"{count} rows have no {key}" for key, count in figures.nulls.items()]
-    if doubles.failed:
-        shown = ", ".join(f"{value} ({count} rows)" for value, count in doubles.values)
-        problems.append(f"{doubles.failed} of {doubles.rows} rows share their key with others, e.g. {shown}")
+    if shared.sharing:
+        shown = ", ".join(f"{key} ({count} rows)" for key, count in shared.keys)
+        problems.append(f"{shared.sharing} of {shared.rows} rows share their key with others, e.g. {shown}")
     if problems:
         what = f"{spec.table}: {'; '.join(problems)}"
         remedy = "correct `keys` in the metadata row, or these rows of the table; then adopt it"

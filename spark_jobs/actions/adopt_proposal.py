@@ -92,8 +92,7 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
     baseline = order.baseline(run, iso(moment(run, ledger)), log.version)
     engine, kind = context.engine, order.sequence_type or "string"
     figures = engine.baseline_work(context).figures(_spelled(schema, run.spec.keys), baseline, kind)
-    doubles = engine.contents(context).violations(run.spec.keys, None, 5)
-    require_keys(run.spec, figures, doubles, context.layout.replica)
+    require_keys(run.spec, figures, engine.contents(context).shared_keys(), context.layout.replica)
     _require_forms(run, figures)
     files, later = _Cut(run, discovery, is_ordered=bool(order.stored)).parted()
     adoption = Adoption(

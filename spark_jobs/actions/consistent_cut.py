@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
-from airflow_gddl.contract.consistent_cut import (
-    AMBIGUOUS_CODE,
-    CHANGES_CODE,
-    LOAD_CODE,
-    Cut,
-    CutStart,
-    CutTable,
-    key_forms,
-    read_cut,
-)
+from airflow_gddl.contract.consistent_cut import REFUSED_CODE, Cut, CutTable, read_cut
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
@@ -37,9 +27,8 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import last_cut
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.held_rows import held
 
 if TYPE_CHECKING:
     from spark_jobs.tables.delta_tables import Tables
@@ -49,50 +38,18 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Say what is known of the table, or make it as of the moment of a cut; in the result's details, under a name.
 
     Raises:
-        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_MOMENT_AMBIGUOUS`.
+        FatalError: as `facts_of`; `CUT_MISSING`, `CUT_REFUSED`.
         RetriableError: `TABLE_BUSY`, `CUT_TABLE_CHANGED`.
     """
     asked = run.job.options.asked(ConsistentCut)
     if not asked.cut:
-        facts = facts_of(run, asked.at)
-        return run.result(totals, status="succeeded", details={"facts": [codec.plain(one) for one in facts]})
+        return run.result(totals, status="succeeded", details={"facts": codec.plain(facts_of(run, asked.at))})
     cut = read_cut(run.runtime.storage, run.job.roots.lake, asked.cut)
     entry = cut.of(run.spec.table)
     if entry is None:
         what = f"the cut {cut.name} has no table {run.spec.table}"
         raise FatalError("CUT_MISSING", what, where=run.spec.table, remedy="make the cut again")
-    details = _ACTIONS[asked.then](run, cut, entry)
-    return run.result(totals, status="succeeded", details=details)
-
-
-def _make(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
-    return {"table": codec.plain(_made(run, cut, entry))}
-
-
-def _compare(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, Any]:
-    """What the table holds now, to be compared with the document.
-
-    Raises:
-        FatalError: `TABLES_MISSING`.
-    """
-    try:
-        return _held(run, entry)
-    except FileNotFoundError as error:
-        what = f"files of {run.spec.table} in the cut {cut.name} are missing: {error}"
-        raise FatalError(
-            "TABLES_MISSING", what, where=run.spec.table, remedy=f"`gddl as-of drop {cut.name}`"
-        ) from error
-
-
-def _held(run: TableRun, entry: CutTable) -> dict[str, Any]:
-    path = join(run.job.roots.lake, entry.folder)
-    found = held(tables_of(run.context(), path), path)
-    return {"rows": found.rows, "digest": found.digest, "version": found.version}
-
-
-_ACTIONS: Mapping[str, Callable[[TableRun, Cut, CutTable], dict[str, Any]]] = {
-    "make": _make, "compare": _compare,
-}  # fmt: skip
+    return run.result(totals, status="succeeded", details={"table": codec.plain(_made(run, cut, entry))})
 
 
 def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
@@ -100,72 +57,41 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     context, path = run.context(), join(run.job.roots.lake, entry.folder)
     tables = tables_of(context, run.layout.changes)
     version = tables.existing(run.layout.changes).log.version
-    if not cut.again:  # else the digests say whether anything is otherwise
-        _require_only_more(run, entry.version, version)
-    runs = _runs(run, cut, entry)
-    parts = [_part(runs[shard], cut, start, tables) for shard, start in entry.starts.items()]
-    run.report("decide", rows=sum(part.included.changes for part in parts))
-    schema, included = parts[0].schema, [part.included for part in parts]
-    others = (one.ledger().state for shard, one in runs.items() if shard not in entry.starts)
-    columns = columns_of(((part.included, part.state) for part in parts), others, schema, now=cut.schema == "now")
+    _require_only_more(run, entry.version, version)
+    state = run.ledger().state
+    if state.generation != entry.generation:
+        what = f"{run.spec.table} was loaded again while the cut was made"
+        raise RetriableError("CUT_TABLE_CHANGED", what, where=run.spec.table, remedy="make the cut again")
+    included = _included(run, cut, entry, tables)
+    run.report("decide", rows=included.changes)
+    columns = columns_of(included, state, included.rule.schema)
     remove_table(run.runtime.storage, path)  # of a command that was killed
-    made = make(tables, run.layout.changes, path, [one.rule for one in included], columns, context.tier)
-    run.report("replica", rows=made.rows)
+    rows = make(tables, run.layout.changes, path, included.rule, columns, context.tier)
+    run.report("replica", rows=rows)
     _require_still_wanted(run, cut, path, version)
-    return replace(
-        entry, rows=made.rows, digest=made.digest, columns=made.columns,
-        sequence=None if entry.shards else included[0].sequence,
-        commit_ts=max((one.commit_ts for one in included if one.commit_ts is not None), default=None),
-        keys=key_forms(run.spec),
-    )  # fmt: skip
+    names = tuple(column.name for column in columns if column.name != GDDL)
+    return replace(entry, rows=rows, columns=names, commit_ts=included.commit_ts)
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A table, or one of its sources, with what a cut has of it.
-
-    Attributes:
-        schema: as it is now.
-    """
-
-    state: TableState
-    schema: TableSchema
-    included: Included
-
-
-def _runs(run: TableRun, cut: Cut, entry: CutTable) -> dict[str, TableRun]:
-    """Runs of the sources that the table has or had, as `CutTable.starts` names them.
+def _included(run: TableRun, cut: Cut, entry: CutTable, tables: Tables) -> Included:
+    """What a cut has of the table, once that is proven to be whole.
 
     Raises:
-        FatalError: `CUT_CHANGES_MISSING`: the ledger of a source that the cut has is gone; `SHARDS_CHANGED`.
-    """
-    run.ledger()  # which refuses a table that was loaded otherwise
-    runs = {one.shard: one for one in (*run.shard_runs(), *run.former_shards)} if entry.shards else {"": run}
-    if lost := sorted(entry.starts.keys() - runs.keys()):
-        what = f"{run.spec.table}: nothing is known any more of {', '.join(lost)}, of which the cut has rows"
-        raise FatalError(CHANGES_CODE, what, where=run.spec.table, remedy=f"`gddl as-of drop {cut.name}`")
-    return runs
-
-
-def _part(run: TableRun, cut: Cut, start: CutStart, tables: Tables) -> _Part:
-    """What a cut has of a table or source, once that is proven to be whole.
-
-    Raises:
-        FatalError: as `_require_whole`; `CUT_MOMENT_AMBIGUOUS`.
+        FatalError: `CUT_REFUSED`.
     """
     state = run.ledger().state
-    schema = replace(run.context().stored_schema(state), swept=start.generation)
+    schema = replace(run.context().stored_schema(state), swept=entry.generation)
     rule = CutRule(
-        schema=as_of(schema, cut.moment, start.generation), kind=cut.moment.kind, bound=cut.moment.bound,
-        generation=start.generation, least=start.least
+        schema=as_of(schema, cut.moment), kind=cut.moment.kind, bound=cut.moment.bound, generation=entry.generation,
+        least=entry.least,
     )  # fmt: skip
     included = scanned(tables, run.layout.changes, rule)
     _require_whole(run, state, included)
     if included.are_mixed and (keys := overtaken(tables, run.layout.changes, rule)):
         what = f"{run.title}: of {keys} keys, a change with an earlier commit time follows one with a later one"
         remedy = "the source's clock went back then, or its times are not those of commits: take another moment"
-        raise FatalError(AMBIGUOUS_CODE, what, where=run.layout.changes, remedy=remedy)
-    return _Part(state, schema, included)
+        raise FatalError(REFUSED_CODE, what, where=run.layout.changes, remedy=remedy)
+    return included
 
 
 def _require_still_wanted(run: TableRun, cut: Cut, path: str, version: int) -> None:
@@ -174,7 +100,7 @@ def _require_still_wanted(run: TableRun, cut: Cut, path: str, version: int) -> N
     An erasure removes keys from the tables of cuts that are there by then; one that began before is seen here.
 
     Args:
-        path: of the table; empty: nothing was written.
+        path: of the table.
         version: of the change table that was read.
 
     Raises:
@@ -186,8 +112,7 @@ def _require_still_wanted(run: TableRun, cut: Cut, path: str, version: int) -> N
         _require_only_more(run, version, DeltaCommits(storage).version(run.layout.changes) or 0)
         read_cut(storage, run.job.roots.lake, cut.name)
     except GddlError:
-        if path:
-            remove_table(storage, path)
+        remove_table(storage, path)
         raise
 
 
@@ -208,27 +133,25 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
     """Require that the rows of the change table allow a table as of the moment.
 
     Raises:
-        FatalError: `CUT_CHANGES_MISSING`: changes without a place, or some of those before the moment may be gone;
-            `CUT_BEFORE_LOAD`.
+        FatalError: `CUT_REFUSED`: changes without a place, some of those before the moment may be gone, or they were
+            read from the source again later.
     """
-    reasons: Mapping[str, tuple[int, str]] = {
-        "have no place in the order of transactions": (
-            included.unplaced + unplaced_truncates(state, included.rule),
-            CHANGES_CODE,
-        ),
-        "from before the moment are archived: no file held them at a reload": (included.archived, CHANGES_CODE),
-        "were read from the source again by a resync, later than their place says": (included.resynced, LOAD_CODE),
+    unplaced = included.unplaced + unplaced_truncates(state, included.rule.kind)
+    reasons = {
+        "have no place in the order of transactions": unplaced,
+        "from before the moment are archived: no file held them at a reload": included.archived,
+        "were read from the source again by a resync, later than their place says": included.resynced,
     }
-    for why, (count, code) in reasons.items():
+    for why, count in reasons.items():
         if count:
-            remedy = "take a later moment, or leave the table out, by --table"
-            raise FatalError(code, f"{run.title}: {count} changes {why}", where=run.layout.changes, remedy=remedy)
+            what, remedy = f"{run.title}: {count} changes {why}", "take a later moment, or leave it out, by --table"
+            raise FatalError(REFUSED_CODE, what, where=run.layout.changes, remedy=remedy)
     cut = last_cut(run.runtime.storage, run.layout.state)
     oldest = included.oldest_excluded
     if cut is not None and oldest is not None and oldest <= cut.at:
         what = f"{run.title}: changes_retention has removed changes ({cut.at}) that were superseded after the moment"
         remedy = "take a later moment; a longer changes_retention keeps changes for later cuts"
-        raise FatalError(CHANGES_CODE, what, where=run.layout.changes, remedy=remedy)
+        raise FatalError(REFUSED_CODE, what, where=run.layout.changes, remedy=remedy)
     if (gone := included.truncates_gone(state)) is not None:
         what = f"{run.title}: the ledger keeps the newest {gone} truncates of the source, all after the moment"
-        raise FatalError(CHANGES_CODE, what, remedy="take a later moment; tables with history: true keep all")
+        raise FatalError(REFUSED_CODE, what, remedy="take a later moment; tables with history: true keep all")

@@ -19,7 +19,6 @@ from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import SqlType, parse_type
-from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import iso
 from spark_jobs.plan.planned_batch import TableState, Truncate
@@ -29,8 +28,6 @@ from spark_jobs.plan.types import NOTHING, merge, widens
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.fold import rebuilt_rows
 from spark_jobs.rules.order import ARCHIVED, as_events, for_both_keys, gddl_fields, ordered
-from spark_jobs.rules.row_digest import rows_digest, together
-from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.truncates import MOST_KEPT
 from spark_jobs.tables import table_definition
@@ -44,12 +41,12 @@ VOID = "void"
 """Type of a column that files have nothing but nulls in."""
 
 
-def as_of(schema: TableSchema, moment: Moment, generation: int) -> TableSchema:
+def as_of(schema: TableSchema, moment: Moment) -> TableSchema:
     """The schema with the truncates of the source that the cut has."""
 
     def is_in(one: Truncate) -> bool:
         place = _place_of(one, moment.kind)
-        return one.generation <= generation and place is not None and place < moment.bound
+        return place is not None and place < moment.bound
 
     return replace(schema, truncates=tuple(one for one in schema.truncates if is_in(one)))
 
@@ -61,10 +58,9 @@ def _place_of(truncate: Truncate, kind: CutKind) -> str | None:
     return None if truncate.commit_ts is None else time_place(moment_of(truncate.commit_ts))
 
 
-def unplaced_truncates(state: TableState, rule: CutRule) -> int:
-    """How many truncates of the cut's full loads have no place: nothing tells whether it has them."""
-    known = [one for one in state.truncates if one.generation <= rule.generation]
-    return sum(_place_of(one, rule.kind) is None for one in known)
+def unplaced_truncates(state: TableState, kind: CutKind) -> int:
+    """How many truncates have no place: nothing tells whether the cut has them."""
+    return sum(_place_of(one, kind) is None for one in state.truncates)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,11 +77,6 @@ class CutRule:
     bound: str
     generation: int
     least: str = ""
-
-    @property
-    def shard(self) -> str | None:
-        """The source whose changes are meant, of a table with several; None: it has one."""
-        return self.schema.spec.shard
 
     def lacks_archived(self, gddl: Mapping[str, pa.Array]) -> pa.Array:
         """Mask of changes that a reload has archived, and that the cut may need; by commit time, nothing tells which of
@@ -113,13 +104,11 @@ class CutRule:
 
     def changes(self, rows: pa.Table) -> pa.Table:
         """The changes of the cut, at their keys."""
-        rows = of_shard(rows, self.shard)
         kept = rows.filter(self.has(gddl_fields(rows)))
         return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
 
     def of_generation(self, rows: pa.Table) -> pa.Table:
         """The changes of the newest generation, whether the cut has them or not, at their keys."""
-        rows = of_shard(rows, self.shard)
         kept = rows.filter(pc.equal(gddl_fields(rows)["generation"], self.generation))
         return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
 
@@ -147,19 +136,18 @@ class Included:
     """What a look at `_gddl` of all changes says of those that a cut has.
 
     Attributes:
-        changes: their number; `sequence`, `commit_ts`: the newest of them, text and ISO 8601 UTC; None: none.
+        rule: by which they were chosen.
+        changes: their number; `commit_ts`: the newest of them, ISO 8601 UTC; None: none.
         schemas: column sets that they came with, see `TableState.schemas`.
-        unplaced: changes without a place;
-            `resynced`: those in files that a job has read from the source again; `archived`: see `CutRule`.
+        unplaced: changes without a place; `resynced`: those in files that a job has read from the source again;
+            `archived`: see `CutRule`.
         highest, lowest: of texts that order the changes of the newest generation, the last of the cut's, and the first
             of the others; None: none, or they are no texts.
         oldest_excluded: when the first change was applied that the cut lacks, ISO 8601 UTC; None: it lacks none.
-        rule: by which they were chosen.
     """
 
     rule: CutRule
     changes: int = 0
-    sequence: str | None = None
     commit_ts: str | None = None
     schemas: frozenset[int] = frozenset()
     unplaced: int = 0
@@ -181,27 +169,15 @@ class Included:
         return known if known >= MOST_KEPT and not self.rule.schema.truncates else None
 
 
-def columns_of(
-    parts: Iterable[tuple[Included, TableState]], others: Iterable[TableState], schema: TableSchema, *, now: bool
-) -> tuple[Column, ...]:  # fmt: skip
-    """Columns of the made table: those of the replica, or of these those that its changes had, in their types.
-
-    Args:
-        parts: the table, or each of its sources that the cut has.
-        others: states of sources that it does not have.
-    """
-    every = table_definition.replica_columns(schema)
-    if now:
-        return every
+def columns_of(included: Included, state: TableState, schema: TableSchema) -> tuple[Column, ...]:
+    """Columns of the made table: of those of the replica the ones that its changes had, in their types."""
     came: dict[str, list[SqlType]] = {}
-    tracked = {name.lower() for state in others for one in state.schemas for name in one}
-    for included, state in parts:
-        for number in sorted(included.schemas):
-            for name, kind in state.schemas[number].items():
-                came.setdefault(name.lower(), []).append(parse_type(kind))
-        tracked |= {name.lower() for one in state.schemas for name in one}
+    for number in sorted(included.schemas):
+        for name, kind in state.schemas[number].items():
+            came.setdefault(name.lower(), []).append(parse_type(kind))
+    tracked = {name.lower() for one in state.schemas for name in one}
     kept = []
-    for column in every:
+    for column in table_definition.replica_columns(schema):
         name = column.name.lower()
         if name in came and column.name not in schema.keys:
             kept.append(Column(column.name, _of_then(column.type, came[name])))
@@ -226,42 +202,16 @@ def least(reports: Iterable[Mapping[str, Any]], name: str) -> Any:
     return min((one[name] for one in reports if one[name] is not None), default=None)
 
 
-def marks_of(tables: Tables, path: str, shard: str | None) -> Source:
-    """`_gddl` of all changes of a table, or of those of one of its sources."""
-    columns = [GDDL] if shard is None else [GDDL, SHARD_COLUMN]
-    return Source.of(tables.existing(path), _Own(shard), columns)
-
-
-@dataclass(frozen=True)
-class _Own:
-    """See `marks_of`; sent to tasks."""
-
-    shard: str | None
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        return of_shard(without_places(rows), self.shard)
-
-
-def sources_of(tables: Tables, path: str) -> set[str]:
-    """Names of the sources that a change table has changes of."""
-    source = Source.of(tables.existing(path), without_places, [SHARD_COLUMN])
-    return {name for report in by_file(tables, {_CHANGES: source}, _names) for name in json.loads(report)}
-
-
-def _names(storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG001 - writes nothing
-    return json.dumps(pc.unique(rows[_CHANGES].column(SHARD_COLUMN)).drop_null().to_pylist()).encode()
-
-
 def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
-    """Look at `_gddl` of all changes of a table, or of one of its sources."""
-    source = marks_of(tables, path, rule.shard)
+    """Look at `_gddl` of all changes of a table."""
+    source = Source.of(tables.existing(path), without_places, [GDDL])
     parts = [json.loads(report) for report in by_file(tables, {_CHANGES: source}, _Scan(rule))]
 
     def total(name: str) -> int:
         return sum(part[name] for part in parts)
 
     return Included(
-        rule=rule, changes=total("changes"), sequence=most(parts, "sequence"), commit_ts=most(parts, "commit_ts"),
+        rule=rule, changes=total("changes"), commit_ts=most(parts, "commit_ts"),
         schemas=frozenset(number for part in parts for number in part["schemas"]), unplaced=total("unplaced"),
         resynced=total("resynced"), archived=total("archived"), highest=most(parts, "highest"),
         lowest=least(parts, "lowest"), oldest_excluded=least(parts, "oldest"),
@@ -282,10 +232,9 @@ class _Scan:
         mine = {name: part.filter(has) for name, part in gddl.items()}
         files = pc.unique(mine["source_file"].filter(pc.equal(mine["generation"], self.rule.generation))).to_pylist()
         again = [path for path in files if path is not None and is_resynced(path)]
-        sequence = pc.max(mine["sequence"]).as_py() if pt.is_string(mine["sequence"].type) else None
         highest, lowest = self._around(gddl, has)
         return json.dumps({
-            "changes": len(mine["op"]), "archived": archived, "sequence": sequence,
+            "changes": len(mine["op"]), "archived": archived,
             "commit_ts": _iso(pc.max(mine["commit_ts"])),
             "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
             "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(_are_loaded(gddl)))),
@@ -330,45 +279,28 @@ def _iso(moment: pa.Scalar) -> str | None:
     return None if value is None else iso(value)
 
 
-@dataclass(frozen=True, kw_only=True)
-class MadeTable:
-    """A table as it was written; `columns`: with SQL types, see `rows_digest`."""
-
-    rows: int
-    digest: str
-    columns: Mapping[str, str]
-
-
 def make(
-    tables: Tables, changes: str, path: str, rules: Sequence[CutRule], columns: Sequence[Column], tier: TierSpec
-) -> MadeTable:  # fmt: skip
-    """Write the table of a cut in one commit.
+    tables: Tables, changes: str, path: str, rule: CutRule, columns: Sequence[Column], tier: TierSpec
+) -> int:  # fmt: skip
+    """Write the table of a cut in one commit; returns its number of rows.
 
     Args:
         changes, path: of the change table, and of the new table.
-        rules: of the table, or of each of its sources.
         columns: of the new table.
     """
-    names, schema = {column.name for column in columns}, rules[0].schema
-    usual = table_definition.replica(schema, path, tier)
+    names = {column.name for column in columns}
+    usual = table_definition.replica(rule.schema, path, tier)
     definition = replace(
         usual, columns=tuple(columns), partition_by=tuple(name for name in usual.partition_by if name in names),
         cluster_by=tuple(name for name in usual.cluster_by if name in names), properties={},
     )  # fmt: skip
     tables.create(definition)
-    output = replace(output_of(tables, path, schema.keys, tables.moment * 1000), keys=None)
-    reports = [report for rule in rules for report in _reports_of(tables, changes, rule, output)]
-    files, rows = written(reports)
-    tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
-    digest = together(report["digest"] for report in reports)
-    kinds = {column.name: str(column.type) for column in columns if column.name != GDDL}
-    return MadeTable(rows=rows, digest=digest, columns=kinds)
-
-
-def _reports_of(tables: Tables, changes: str, rule: CutRule, output: Output) -> list[dict[str, Any]]:
+    output = replace(output_of(tables, path, rule.schema.keys, tables.moment * 1000), keys=None)
     source = Source.of(tables.existing(changes), rule.changes)
-    encoded = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output))
-    return [json.loads(report) for report in encoded]
+    reports = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output))
+    files, rows = written([json.loads(report) for report in reports])
+    tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -378,5 +310,4 @@ class _Make:
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         made = by_name(self.rule.rows(rows[_CHANGES]), self.output.target.schema)
-        digest = rows_digest(made.drop_columns([GDDL]))
-        return json.dumps({**self.output.report(storage, made), "digest": digest}).encode()
+        return json.dumps(self.output.report(storage, made)).encode()

@@ -32,7 +32,6 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import of_key
 from spark_jobs.dialects.probe import probe_all, reading
 from spark_jobs.dialects.protocol import Probed, Unreadable, match
-from spark_jobs.features import installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
@@ -45,7 +44,7 @@ from spark_jobs.rules.masks import masked_text
 from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.verification import DIFFERENCES, ORPHANS, WINDOW_DIFFERENCES
+from spark_jobs.verification import DIFFERENCES, WINDOW_DIFFERENCES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,8 +199,6 @@ class _Erasing:
         run.ledger().forget_delta_logs()
         register.write(known)
         run.report("remembered")
-        for feature in installed_features():
-            feature.expect_erasure(run)
         before, self.noted[:] = known, [known]
         for name, count in self._tables():
             if name == "replica":
@@ -334,7 +331,7 @@ class _Erasing:
         for folder in ("refresh", "unwrapped"):
             for file in list(storage.list(f"{state}/{folder}")):
                 storage.delete(file.path)
-        for name in (DIFFERENCES, WINDOW_DIFFERENCES, ORPHANS):
+        for name in (DIFFERENCES, WINDOW_DIFFERENCES):
             storage.delete(f"{state}/{name}")
 
 

@@ -1,4 +1,4 @@
-"""The replica compared with its change table and with the source; `unique` and `foreign_key` checked."""
+"""The replica compared with its change table and with the source."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from datetime import datetime
 from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.completeness import WINDOW_CODE, WINDOWS
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import JobResult, RunWarning, error_info, summed
+from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.actions.verify_against import verify_against
-from spark_jobs.actions.verify_constraints import broken, check_constraints, unsettled
 from spark_jobs.batch import notices
 from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.own_tables import foreign_commits, require_loaded_tables, warnings_of
@@ -33,12 +32,11 @@ from spark_jobs.verification import ABSENT, SourceVerdict, WindowVerdict, grid_o
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
-    """Compare the replica with the state that its change table gives, and with its source where a connection is named;
-    check the row's constraints.
+    """Compare the replica with the state that its change table gives, and with its source where a connection is named.
 
-    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `VERIFY_VIOLATED` or
-    `CONSTRAINT_NOT_CHECKED`, with `SWEEP_HELD` while rows that the newest full load lacks wait for a user, or with
-    `BATCH_UNFINISHED` when some sources of a table could not be compared.
+    The result has failed with `VERIFY_DIFFERENT` or `SOURCE_DIFFERENT` when they differ, with `SWEEP_HELD` while rows
+    that the newest full load lacks wait for a user, or with `BATCH_UNFINISHED` when some sources of a table could not
+    be compared.
 
     Raises:
         FatalError: as `url_of`, also for a table that is not loaded yet; `BATCH_UNFINISHED`; as `require_undamaged`
@@ -62,20 +60,16 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     if source is not None:
         totals.warn(_columns_left_out(source))
     equal = verdict.equal and (source is None or not source.different)
-    findings = check_constraints(run)
-    totals.warn(unsettled(findings))
-    totals.expectations = summed(totals.expectations, [one.count for one in findings])
-    kept, held = not any(one.failed for one in findings), _held(run)
-    kind = "different" if not equal else "held" if held else "equal" if kept else "violated"
+    held = _held(run)
+    kind = "different" if not equal else "held" if held else "equal"
     details = {"verdict": kind, **asdict(verdict)}
     details["compared"] = ["its changes", *([] if source is None else ["its source"])]
-    details |= {"constraints": [asdict(one) for one in findings]} if findings else {}
     details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
     details["source"] = None if source is None else asdict(source)
     if source is not None and equal and not held and not source.unsettled:
         totals.complete_until = source.looked_at
     result = run.result(totals, status="succeeded", details=details)
-    error = (held or broken(findings) or unfinished) if equal else _difference(run.spec, verdict, source)
+    error = (held or unfinished) if equal else _difference(run.spec, verdict, source)
     return result if error is None else replace(result, status="failed", error=error_info(error))
 
 

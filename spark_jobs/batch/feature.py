@@ -21,9 +21,6 @@ class Feature:
         """At the end of an action that wrote the tables."""
         return ()
 
-    def expect_erasure(self, run: TableRun) -> None:
-        """Before the rows of a key are removed, once its hash is stored; again where the erasure was killed."""
-
     def forget_rows(self, run: TableRun) -> None:
         """After a key was erased, also of a row that does not use the feature any more: remove rows that it keeps."""
 

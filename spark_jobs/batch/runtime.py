@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.result import PROGRESS
-from airflow_gddl.contract.spec import JobSpec, TableSpec, TierTasks
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
+from airflow_gddl.contract.result import PROGRESS, WITHOUT_SPARK
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import scratch as scratch_folders
 from spark_jobs.batch.totals import TaskOutcome
@@ -27,7 +28,7 @@ from spark_jobs.discovery import (
 from spark_jobs.plan.source_limits import SourceLimits
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.tables.engine import Engine
-from spark_jobs.tables.places import TaskBounds, usual_bounds
+from spark_jobs.tables.places import DeclinedError, TaskBounds, usual_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -214,6 +215,38 @@ class LazySpark:
             scratch_folders.remove(self._scratch)
 
 
+@dataclass(frozen=True)
+class NoSpark:
+    """`SparkSource` of a task, whose driver has Spark."""
+
+    place: str = ""
+
+    def for_table(self, _work: int | None = None, /) -> SparkSession:
+        raise DeclinedError("it needs Spark")
+
+    @property
+    def is_started(self) -> bool:
+        return True
+
+    def losses(self) -> int:
+        return 0
+
+    @property
+    def end(self) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class SparkLeftOut(NoSpark):
+    """`SparkSource` of a job that uses no Spark: each table is worked on in one task, in this process."""
+
+    place: str = WITHOUT_SPARK
+
+    def for_table(self, _work: int | None = None, /) -> SparkSession:
+        remedy = f"run the job without {LEAVES_SPARK_OUT}, where there is a Java"
+        raise FatalError("NEEDS_SPARK", f"{LEAVES_SPARK_OUT} is set", remedy=remedy)
+
+
 def spark_gone() -> RetriableError:
     what = "the Java process in which Spark runs has ended, or has stopped its Spark"
     remedy = "run again; if it lacked memory, give the tier less or the machine more"
@@ -237,17 +270,13 @@ class Spread(Protocol):
         ...
 
 
-Spreads = Mapping[TierTasks, Spread]
-"""By a tier's `tasks`, what works on its tables; those of others are worked on in the driver."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
     """Everything a job uses that isn't in its JobSpec.
 
     Attributes:
         environ: with connections to source databases by name.
-        spreads: see `Spreads`.
+        spread: works on tables in one task each; None: the driver does.
         files: the stream that gives tables over many tasks their new files; None: their folders are listed.
         engine: of every table, regardless of its tier; None: the tier's.
         bounds_of: by the name of a table over many tasks, what is worked on in the driver.
@@ -260,7 +289,7 @@ class Runtime:
     spark: SparkSource
     clock: Clock = utc_now
     observe: Observer = silent
-    spreads: Spreads = field(default_factory=dict)
+    spread: Spread | None = None
     files: FileStreamSource | None = None
     engine: Engine | None = None
     bounds_of: Callable[[str], TaskBounds] = usual_bounds

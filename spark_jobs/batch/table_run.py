@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from spark_jobs.tables.engine import Engine
 
 
-from spark_jobs.batch.runtime import Runtime, Step, cancelled
+from spark_jobs.batch.runtime import Runtime, SparkLeftOut, Step, cancelled
 
 
 def make_engine(runtime: Runtime, table: str, work: int | None = None, *, in_one_task: bool) -> Engine:
@@ -70,11 +70,11 @@ def _one_task(runtime: Runtime) -> Engine:
 
 
 def _many_tasks(runtime: Runtime, table: str, work: int | None) -> Engine:
+    session = runtime.spark.for_table(work)  # before the imports: without Spark there may be no pyspark
     from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
     from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - see above
 
-    session, log = runtime.spark.for_table(work), DeltaCommits(runtime.storage)
-    return ManyTasksEngine(SparkTables(session, log, bounds=runtime.bounds_of(table)))
+    return ManyTasksEngine(SparkTables(session, DeltaCommits(runtime.storage), bounds=runtime.bounds_of(table)))
 
 
 _COMMITTED = ("committed", "done")
@@ -127,7 +127,9 @@ class TableRun:
 
     @property
     def tier(self) -> TierSpec:
-        return self.job.tier_of(self.spec)
+        """The row's tier; without Spark each table is in one task, and committed directly."""
+        tier = self.job.tier_of(self.spec)
+        return replace(tier, tasks="one", commit="direct") if isinstance(self.runtime.spark, SparkLeftOut) else tier
 
     @cached_property
     def dialect(self) -> Dialect:

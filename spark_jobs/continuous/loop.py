@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Protocol
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import DESIRED, stop_name
 from airflow_gddl.contract.source_access import announce
-from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec, TierTasks
+from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, Spread
 from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome, is_busy
@@ -28,84 +27,14 @@ from spark_jobs.continuous.streams import FileStream, open_streams
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.job_tables import Show, by_tasks, threads_of, unreachable
 from spark_jobs.job.run_results import RegistrationQueue
-from spark_jobs.job.spread_local import LocalSpread, Task, processes_of
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
 
 _ROUNDS = 8
 
 
-class Executor(Protocol):
-    """Runs tables and returns their outcomes."""
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    @property
-    def waits(self) -> bool:
-        """Whether `finished` waits for running tables; else `wake` is called when one is done."""
-        ...
-
-    def start(self, specs: Sequence[TableSpec]) -> None:
-        """Start these tables; none of them is running."""
-        ...
-
-    def finished(self, within: float) -> list[TaskOutcome]:
-        """Outcomes of finished tables; waits at most so many seconds, and only if it `waits`."""
-        ...
-
-    def drop(self) -> list[str]:
-        """Drop tables that have not started; returns them."""
-        ...
-
-    def close(self) -> None:
-        """Stop running tables."""
-        ...
-
-
-class SparkExecutor(Executor, Protocol):
-    """An executor that also accepts tables of other executors."""
-
-    def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
-        """Run this for one table."""
-        ...
-
-
-class Processes:
-    """Small tables over processes of this machine, which are kept between turns."""
-
-    def __init__(self, spread: LocalSpread, job: JobSpec, specs: Sequence[TableSpec]) -> None:
-        self._pool = spread.open(job, specs)
-
-    @property
-    def is_busy(self) -> bool:
-        return self._pool.is_busy
-
-    @property
-    def waits(self) -> bool:
-        return self._pool.is_busy
-
-    def start(self, specs: Sequence[TableSpec]) -> None:
-        self._pool.waiting.extend(Task((spec,)) for spec in specs)
-
-    def finished(self, within: float) -> list[TaskOutcome]:
-        if not self.is_busy:
-            return []
-        return [
-            outcome for _, answer in self._pool.answers(within) for outcome in answer if not isinstance(outcome, int)
-        ]
-
-    def drop(self) -> list[str]:
-        tables = [spec.table for task in self._pool.waiting for spec in task.specs]
-        self._pool.waiting.clear()
-        return tables
-
-    def close(self) -> None:
-        self._pool.close()
-
-
-class Threads:
-    """Tables over threads of this process.
+class Executor:
+    """Runs tables over threads of this process, and returns their outcomes.
 
     Args:
         run: gives the outcome of a table.
@@ -119,21 +48,22 @@ class Threads:
         self._done: queue.SimpleQueue[TaskOutcome] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
         self._open: dict[Future[None], str] = {}
-        self.waits = False
 
     @property
     def is_busy(self) -> bool:
         return bool(self._open)
 
     def start(self, specs: Sequence[TableSpec]) -> None:
+        """Start these tables; none of them is running."""
         for spec in specs:
             self.hand_over(spec, partial(self._run, spec))
 
     def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
-        """See `SparkExecutor`."""
+        """Run this for one table."""
         self._open[self._pool.submit(self._one, spec, run)] = spec.table
 
-    def finished(self, within: float) -> list[TaskOutcome]:  # noqa: ARG002 - see the protocol: the loop is woken
+    def finished(self) -> list[TaskOutcome]:
+        """Outcomes of finished tables; `wake` is called when there is one."""
         # Finished ones first: their outcomes are available without waiting.
         self._open = {future: table for future, table in self._open.items() if not future.done()}
         outcomes = []
@@ -142,11 +72,13 @@ class Threads:
         return outcomes
 
     def drop(self) -> list[str]:
+        """Drop tables that have not started; returns them."""
         tables = [table for future, table in self._open.items() if future.cancel()]
         self._open = {future: table for future, table in self._open.items() if not future.cancelled()}
         return tables
 
     def close(self) -> None:
+        """Start no other table."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _one(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
@@ -158,15 +90,12 @@ class Threads:
         self._wake()
 
 
-def light_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None], tasks: TierTasks) -> Executor:
-    """For tables of tiers with these `tasks`; the job has those there are now, others of their tiers may come."""
-    spread = runtime.spreads.get(tasks)
-    if spread is None:
-        return heavy_executor(job, runtime, wake)
-    bare = replace(job, tables=())
-    if isinstance(spread, LocalSpread):
-        return Processes(spread, bare, by_tasks(job, job.tables)[tasks])
-    return Threads(bare, partial(_spread_one, spread, bare), _ROUNDS, wake)
+def light_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
+    """For tables in one task each; the job has those there are now, others of their tiers may come."""
+    if runtime.spread is None:
+        at_once = threads_of(job, by_tasks(job, job.tables)[0])
+        return Executor(job, lambda spec: run_guarded(job, spec, runtime), at_once, wake)
+    return Executor(job, partial(_spread_one, runtime.spread, replace(job, tables=())), _ROUNDS, wake)
 
 
 def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> TaskOutcome:
@@ -174,15 +103,13 @@ def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> TaskOutcome:
     return outcome
 
 
-def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Threads:
-    """For tables over many tasks, which share a Spark as those of any job do."""
-    at_once = threads_of(job, by_tasks(job, job.tables)["many"])
-    return Threads(job, lambda spec: run_guarded(job, spec, runtime), at_once, wake)
+def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
+    """For the other tables, which share a Spark as those of any job do."""
+    at_once = threads_of(job, by_tasks(job, job.tables)[1])
+    return Executor(job, lambda spec: run_guarded(job, spec, runtime), at_once, wake)
 
 
-_LIGHT: tuple[TierTasks, ...] = ("processes", "one")
-OpenLight = Callable[[JobSpec, Runtime, Callable[[], None], TierTasks], Executor]
-OpenHeavy = Callable[[JobSpec, Runtime, Callable[[], None]], SparkExecutor]
+OpenExecutor = Callable[[JobSpec, Runtime, Callable[[], None]], Executor]
 
 
 @dataclass
@@ -197,8 +124,8 @@ class ExecutorPools:
     job: JobSpec
     runtime: Runtime
     wake: Callable[[], None]
-    light: OpenLight = light_executor
-    heavy: OpenHeavy = heavy_executor
+    light: OpenExecutor = light_executor
+    heavy: OpenExecutor = heavy_executor
     _before: list[Executor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -219,19 +146,14 @@ class ExecutorPools:
     def is_busy(self) -> bool:
         return any(executor.is_busy for executor in self._all)
 
-    @property
-    def waits(self) -> bool:
-        """See `Executor.waits`."""
-        return any(executor.waits for executor in self._all)
-
     def start(self, specs: Sequence[TableSpec]) -> None:
         """See `Executor.start`."""
-        for tasks, tables in by_tasks(self.job, specs).items():
-            self._light.get(tasks, self._heavy).start(tables)
+        for executor, tables in zip((self._light, self._heavy), by_tasks(self.job, specs), strict=True):
+            executor.start(tables)
 
-    def finished(self, within: float) -> list[TableOutcome]:
+    def finished(self) -> list[TableOutcome]:
         """See `Executor.finished`; tables that one task declines are passed on and not returned."""
-        outcomes = [one for executor in self._all for one in executor.finished(within)]
+        outcomes = [one for executor in self._all for one in executor.finished()]
         self._dismiss()
         for one in outcomes:
             if isinstance(one, Declined):
@@ -248,10 +170,10 @@ class ExecutorPools:
 
     @property
     def _all(self) -> list[Executor]:
-        return [*self._light.values(), self._heavy, *self._before]
+        return [self._light, self._heavy, *self._before]
 
     def _open(self) -> None:
-        self._light = {tasks: self.light(self.job, self.runtime, self.wake, tasks) for tasks in _LIGHT}
+        self._light = self.light(self.job, self.runtime, self.wake)
         self._heavy = self.heavy(self.job, self.runtime, self.wake)
 
     def _dismiss(self) -> None:
@@ -263,9 +185,8 @@ class ExecutorPools:
 
 def _shape(job: JobSpec) -> tuple[object, ...]:
     """Settings that executors depend on: tiers, credentials, sizes in use, and the number of tables at once."""
-    tables = by_tasks(job, job.tables)
-    sizes = [frozenset(spec.size for spec in tables[tasks]) for tasks in _LIGHT]
-    return job.tiers, job.access, sizes, processes_of(job, tables["processes"]), threads_of(job, tables["many"])
+    light, heavy = by_tasks(job, job.tables)
+    return job.tiers, job.access, frozenset(spec.size for spec in light), threads_of(job, light), threads_of(job, heavy)
 
 
 POLL_SECONDS = 5.0
@@ -401,7 +322,7 @@ class Loop:
         until = self.now() + within
         self.executor_pools.drop()
         while self.executor_pools.is_busy and self.now() < until:
-            self._wait(_BUSY_WAIT)
+            self.stop.wait(_BUSY_WAIT)
             self._collect()
 
     def _receive_news(self) -> None:
@@ -441,14 +362,10 @@ class Loop:
         poll_seconds = [spec.look_seconds for spec in self.job.tables]
         due = min(self.schedule.next_due(), ends) - self.now()
         most = min([_LONGEST_WAIT, *(seconds / 10 for seconds in poll_seconds)])
-        self._wait(max(0.0, min(due, most)))
-
-    def _wait(self, seconds: float) -> None:
-        """0 where `_collect` waits."""
-        self.stop.wait(0.0 if self.executor_pools.waits else seconds)
+        self.stop.wait(max(0.0, min(due, most)))
 
     def _collect(self) -> None:
-        for outcome in self.executor_pools.finished(_BUSY_WAIT):
+        for outcome in self.executor_pools.finished():
             result = outcome.result
             self.schedule.done(result, self.now())
             spec = self._specs.get(result.table)

@@ -68,7 +68,7 @@ class DmsDialect(Dialect):
         has_own = self.spec.columns_to_update not in (None, CARRIED)
         options = replace(self.options, csv_no_sup=None) if has_own else self.options
         try:
-            probed = probe(storage, file, options, self.bounds)
+            probed = probe(storage, file, options, self.inflated_bytes)
         except QuarantinableError as error:
             if error.code != "FILE_EMPTY" or not is_text(file):
                 raise

@@ -24,14 +24,14 @@ from spark_jobs.dialects.contents import content_of
 from spark_jobs.dialects.csv_forms import CsvForms
 from spark_jobs.dialects.csv_lines import lines_of, records
 from spark_jobs.dialects.protocol import (
-    DEFAULT_BOUNDS,
+    INFLATED_BYTES,
     Dialect,
     InputOpener,
     Probed,
-    ReadBounds,
     RowRange,
     Unreadable,
     column_type,
+    decoded_bytes,
 )
 from spark_jobs.plan.planned_batch import PlannedFile
 
@@ -60,7 +60,7 @@ def probe_all(
         try:
             with reading(file):
                 probed = dialect.probe(opener, file)
-                return keep(replace(probed, bounds=dialect.bounds, content=opener.content))
+                return keep(replace(probed, inflated_bytes=dialect.inflated_bytes, content=opener.content))
         except QuarantinableError as error:
             return Unreadable(file, error.code, error.what)
 
@@ -127,7 +127,7 @@ def without_rows(file: PlannedFile, columns: Iterable[str]) -> Probed:
     return Probed.of_table(file, pa.table({name: pa.nulls(0) for name in columns}))
 
 
-def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions, bounds: ReadBounds = DEFAULT_BOUNDS) -> Probed:
+def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions, inflated_bytes: int = INFLATED_BYTES) -> Probed:
     """Read one parquet file's footer, or one CSV file's first line.
 
     Raises:
@@ -136,20 +136,20 @@ def probe(storage: InputOpener, file: PlannedFile, options: DmsOptions, bounds: 
     with reading(file), storage.open_input(file.path) as stream:
         zipped = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
         stream.seek(0)
-        inflating = Inflating(stream, bounds.inflated(file.size), file.path) if zipped else None
+        inflating = Inflating(stream, inflated_bytes, file.path) if zipped else None
         if file.format == "csv":
             return _probe_csv(file, stream if inflating is None else io.BufferedReader(inflating), options)
         whole = stream if inflating is None else io.BytesIO(inflating.readall())
-        return _probe_parquet(file, whole, bounds, wrapped=zipped)
+        return _probe_parquet(file, whole, inflated_bytes, wrapped=zipped)
 
 
-def _probe_parquet(file: PlannedFile, stream: BinaryIO, bounds: ReadBounds, *, wrapped: bool) -> Probed:
+def _probe_parquet(file: PlannedFile, stream: BinaryIO, inflated_bytes: int, *, wrapped: bool) -> Probed:
     footer = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema, meta = footer.schema_arrow, footer.metadata
     if not len(schema):
         raise QuarantinableError("FILE_EMPTY", "the file has no columns", where=file.path)
     _require_once(schema.names, file)
-    require_bounded(stream, file, bounds, meta)
+    require_bounded(stream, file, inflated_bytes, meta)
     return Probed(
         file=file,
         columns=tuple((field.name, column_type(field.type)) for field in schema),
@@ -184,16 +184,17 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE
 """Bytes of a value in memory, by physical type; of texts their offsets. A decimal of fixed length has 16."""
 
 
-def require_bounded(stream: BinaryIO, file: PlannedFile, bounds: ReadBounds, footer: pq.FileMetaData) -> None:
+def require_bounded(stream: BinaryIO, file: PlannedFile, inflated_bytes: int, footer: pq.FileMetaData) -> None:
     """Refuse a parquet file that becomes too large in memory: repeated values take next to no place in it.
 
     Args:
         stream: the file, inflated where it is in a gzip stream.
+        inflated_bytes: bound of the tier.
 
     Raises:
         QuarantinableError: `FILE_TOO_LARGE`.
     """
-    most = bounds.decoded(max(file.size, stream.seek(0, io.SEEK_END)))
+    most = decoded_bytes(inflated_bytes, max(file.size, stream.seek(0, io.SEEK_END)))
     leaves = [footer.schema.column(i) for i in range(footer.num_columns)]
     if _is_small(footer, leaves, most):
         return

@@ -103,30 +103,18 @@ def is_nanos(kind: pa.DataType) -> bool:
     return bool(pt.is_timestamp(kind) and kind.unit == "ns")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadBounds:
-    """How many bytes a file's content may have in memory, by its tier.
+INFLATED_BYTES = DEFAULT_TIERS["small"].inflated_bytes
+_INFLATION = 250
 
-    Attributes:
-        most: bytes.
-        ratio: times the size of the file; contents of up to `FREE` bytes may be larger.
+
+def decoded_bytes(inflated_bytes: int, size: int) -> int:
+    """How many bytes rows of a parquet or Avro file of this size may have in memory: large ones are read in parts, and
+    a repeated value is stored once.
+
+    Args:
+        inflated_bytes: bound of the tier.
     """
-
-    FREE: ClassVar[int] = 64 * 1024**2
-
-    most: int = DEFAULT_TIERS["small"].inflated_bytes
-    ratio: int = DEFAULT_TIERS["small"].max_inflation
-
-    def inflated(self, size: int) -> int:
-        """Of a gzip stream, which is inflated as a whole."""
-        return min(self.most, max(self.FREE, self.ratio * size))
-
-    def decoded(self, size: int) -> int:
-        """Of a parquet file: large ones are read by row groups, and a repeated value is stored once."""
-        return max(self.most, self.ratio * size)
-
-
-DEFAULT_BOUNDS = ReadBounds()
+    return max(inflated_bytes, _INFLATION * size)
 
 
 @dataclass(frozen=True)
@@ -191,7 +179,7 @@ class Probed:
     csv_carried: str | None = None
     snapshot: SnapshotMarks | None = field(default=None, compare=False)
     defaults: tuple[ColumnDefault, ...] = field(default=(), compare=False)
-    bounds: ReadBounds = field(default=DEFAULT_BOUNDS, compare=False)
+    inflated_bytes: int = field(default=INFLATED_BYTES, compare=False)
     content: str = field(default="", compare=False)
 
     @classmethod
@@ -358,7 +346,7 @@ class Dialect(ABC):
 
     spec: TableSpec
     options: Any
-    bounds: ReadBounds = DEFAULT_BOUNDS
+    inflated_bytes: int = INFLATED_BYTES
     loaded: LoadedTransactions | None = None
     is_loading: bool = False
 
@@ -461,9 +449,8 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
     options = codec.decode(DIALECTS.load(descriptor.options), with_defaults_of_mode(spec))
     for problem in () if descriptor.check is None else DIALECTS.load(descriptor.check)(spec.options):
         raise FatalError("SPEC_INVALID", problem.message, where=f"{spec.table}, {problem.field}", remedy=problem.remedy)
-    tier = tier or TierSpec()
-    bounds = ReadBounds(most=tier.inflated_bytes, ratio=tier.max_inflation)
-    dialect = cast("type[Dialect]", DIALECTS.load(descriptor.reading))(spec, options, bounds)
+    inflated_bytes = (tier or TierSpec()).inflated_bytes
+    dialect = cast("type[Dialect]", DIALECTS.load(descriptor.reading))(spec, options, inflated_bytes)
     _require_technical(spec.dialect, dialect, descriptor.technical)
     if spec.keys and spec.columns_to_update is None:
         dialect = replace(dialect, spec=replace(spec, columns_to_update=dialect.carried))

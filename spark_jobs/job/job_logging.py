@@ -9,7 +9,7 @@ import json
 import logging
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -19,17 +19,17 @@ _LOG = logging.getLogger(__name__)
 _FOR_PEOPLE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def set_up_logging(run_id: str, environ: Mapping[str, str]) -> Callable[[Observer], Observer]:
-    """Log to standard error as the environment says; what is returned makes an observer note what is at hand."""
+def set_up_logging(run_id: str, environ: Mapping[str, str], observe: Observer) -> Observer:
+    """Log to standard error as the environment says; the observer that is returned also notes what is at hand."""
     if environ.get("GDDL_LOG_FORMAT") != "json":
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FOR_PEOPLE)
-        return lambda observe: observe
+        return observe
     at_hand = WorkAtHand(run_id)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(at_hand))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     _LOG.setLevel(logging.INFO)  # the steps of each batch
-    return at_hand.observing
+    return at_hand.observing(observe)
 
 
 @dataclass

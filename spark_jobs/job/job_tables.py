@@ -13,7 +13,7 @@ from airflow_gddl.contract.errors import SETUP, GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, places_of
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.s3 import CODES, is_s3
-from airflow_gddl.contract.spec import JobSpec, TableSpec, TierTasks
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome
@@ -59,8 +59,8 @@ Show = Callable[[JobResult], None]
 def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
     """Run every table of the job; `show` gets each result once it is durable.
 
-    Tables in one task or process each are spread where the runtime has a spread for them, those in processes first,
-    which start no Java; the others, and those that are declined, share a Spark, as many at once as the job has cores.
+    Tables in one task each are spread where the runtime has a spread; the others, and those that are declined, share a
+    Spark, as many at once as the job has cores.
 
     The outcomes are in the order of the job's tables.
     """
@@ -75,17 +75,13 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         compared = compare_all(replace(job, tables=tuple(reached)), runtime, show)
         done.by_table |= {outcome.result.table: outcome for outcome in compared}
         return done.all()
-    remaining: list[TableSpec | Declined] = []
-    for tasks, specs in by_tasks(job, reached).items():
-        spread = runtime.spreads.get(tasks)
-        if spread is None:
-            remaining += specs
-            continue
-        for answer in spread.run(job, specs):
-            if isinstance(answer, Declined):
-                remaining.append(answer)
-            else:
-                done.add(answer)
+    in_tasks, others = ([], reached) if runtime.spread is None else by_tasks(job, reached)
+    remaining: list[TableSpec | Declined] = [*others]
+    for answer in () if runtime.spread is None else runtime.spread.run(job, in_tasks):
+        if isinstance(answer, Declined):
+            remaining.append(answer)
+        else:
+            done.add(answer)
 
     def one(item: TableSpec | Declined) -> None:
         done.add(on_spark(job, item, runtime) if isinstance(item, Declined) else run_guarded(job, item, runtime))
@@ -162,13 +158,11 @@ def _fault(root: str, storage: Storage) -> GddlError | None:
     return None
 
 
-def by_tasks(job: JobSpec, specs: Sequence[TableSpec]) -> dict[TierTasks, list[TableSpec]]:
-    """Tables by how they are worked on, as their tiers say; those of unknown tiers and of `commit: merge` are with
-    `many`."""
-    groups: dict[TierTasks, list[TableSpec]] = {"processes": [], "one": [], "many": []}
+def by_tasks(job: JobSpec, specs: Sequence[TableSpec]) -> tuple[list[TableSpec], list[TableSpec]]:
+    """Tables in one task each, and the others: those over many tasks, of `commit: merge`, and of unknown tiers."""
+    groups: tuple[list[TableSpec], list[TableSpec]] = ([], [])
     for spec in specs:
-        tier = job.tier_of(spec) if spec.size in job.tiers else None
-        groups[tier.tasks if tier is not None and tier.in_one_task else "many"].append(spec)
+        groups[0 if spec.size in job.tiers and job.tier_of(spec).in_one_task else 1].append(spec)
     return groups
 
 

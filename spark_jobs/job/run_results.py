@@ -93,8 +93,6 @@ def for_record(result: JobResult) -> JobResult:
     shown = {name: value for name, value in details.items() if name != "keys"}
     if isinstance(source, Mapping):
         shown["source"] = {name: value for name, value in source.items() if name != "keys"}
-    if "constraints" in shown:
-        shown["constraints"] = [{n: v for n, v in one.items() if n != "keys"} for one in shown["constraints"]]
     return replace(result, details=shown)
 
 

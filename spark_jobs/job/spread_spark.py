@@ -33,12 +33,21 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec, size_bytes
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.local import bare
-from spark_jobs.batch.runtime import Observer, Runtime, SparkSource, Step, cancelled, print_step, silent, spark_gone
+from spark_jobs.batch.runtime import (
+    NoSpark,
+    Observer,
+    Runtime,
+    SparkSource,
+    Step,
+    cancelled,
+    print_step,
+    silent,
+    spark_gone,
+)
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import is_recorded, write_record
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.stop import NEEDS_MEMORY, Watchdog, died_twice, failed, refused, too_late
 from spark_jobs.job.table_job import attempt, not_begun, poll_table, totals_of
 from spark_jobs.ledger.claim import TTL_SECONDS

@@ -131,13 +131,8 @@ def too_late(spec: TableSpec) -> RetriableError:
     return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it resumes; or raise task_timeout")
 
 
-def died_twice(spec: TableSpec, status: int | None = None) -> RetriableError:
-    """
-    Args:
-        status: of the process that died last; None where it is not known.
-    """
-    last = "" if status is None else f", the last with status {status}"
-    what = f"two processes that worked on {spec.table} died{last} (out of memory?)"
+def died_twice(spec: TableSpec) -> RetriableError:
+    what = f"two processes that worked on {spec.table} died (out of memory?)"
     return RetriableError("WORKER_DIED", what, remedy="see the job's log; a tier with tasks: many may take the table")
 
 

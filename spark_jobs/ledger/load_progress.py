@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.postgresql_log import position_of
-from airflow_gddl.contract.source_logs import place_in
+from airflow_gddl.contract.postgresql_log import place_in, position_of
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.commit_files import (
     read_small,

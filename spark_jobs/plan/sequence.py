@@ -75,8 +75,6 @@ PLACE = r"^((?:log[0-9]{4}:)?[0-9]{10}\.[0-9]{20}|[^.]*).*$"
 COMMIT_AND_PLACE = r"^(?P<log>(?:log[0-9]{4}:)?)(?P<commit>[0-9]{20})\.(?P<is_change>[01])\.(?P<own>[0-9]{20})$"
 """A position in PostgreSQL's log: `EPOCH` or nothing, the last commit before the change, 0 for rows that were read and
 1 for changes, and its own place; the two places are equal where no commit is known."""
-OWN_COMMIT = r"^(?P<commit>(?:log[0-9]{4}:)?[^.]+)\..*$"
-"""A position in a log whose changes have the place of their own commit, with `EPOCH` or without."""
 _IN_FILE = re.compile(r"(?:log[0-9]{4}:)?[0-9]{10}\.[0-9]{20}")
 _POSITION = re.compile(PLACE)
 _LOWEST = "-Infinity"

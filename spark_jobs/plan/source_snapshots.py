@@ -109,29 +109,6 @@ class Stream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventLog:
-    """The source's log that events are of, as far as they tell of commits.
-
-    Attributes:
-        connector: Debezium's name of the connector's kind, such as `sqlserver`.
-        part: of the log, in which the places of commits compare; empty: the kind has none, or these events tell none.
-        lacks: what is missing for changes to have the place of their own commit, in words; empty: nothing.
-    """
-
-    connector: str
-    part: str = ""
-    lacks: str = ""
-
-
-UNREAD_LOG = EventLog(
-    connector="",
-    lacks="its files were read by a release that did not look for commits in them; "
-    "`gddl reload --from-files --table T` reads them again",
-)
-"""Of files that told nothing of their log when they were read."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class SnapshotMarks:
     """What the events of one file say of snapshots and of where they come from.
 
@@ -140,7 +117,6 @@ class SnapshotMarks:
         id_types: of the keys of documents, see `documents.id_type`; `shards`: of MongoDB, where events name them.
         servers: of MySQL, on which the changes were made; `streams`: of each table and connector.
         firsts: the earliest changes that are no rows of a snapshot, see `earliest`.
-        logs: those that events are of.
     """
 
     sources: tuple[str, ...] = ()
@@ -151,7 +127,6 @@ class SnapshotMarks:
     servers: tuple[LogServer, ...] = ()
     streams: tuple[Stream, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
-    logs: tuple[EventLog, ...] = ()
     parts: tuple[SnapshotPart, ...] = ()
 
 
@@ -183,7 +158,6 @@ class KnownSnapshots:
 
     Attributes:
         merged: snapshots were merged, so that nothing is known of them.
-        mixed: the newest generation that has rows of a snapshot beside those that it begins with; 0: none has.
     """
 
     runs: tuple[SnapshotRun, ...] = ()
@@ -195,9 +169,7 @@ class KnownSnapshots:
     servers: tuple[LogServer, ...] = ()
     streams: tuple[Stream, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
-    logs: tuple[EventLog, ...] = ()
     merged: bool = False
-    mixed: int = 0
 
     @property
     def openings(self) -> tuple[SnapshotRun, ...]:
@@ -242,7 +214,6 @@ def snapshots_after(
         partitions=_named(known.partitions, (name for mark in marks for name in mark.partitions)),
         id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
         shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
-        logs=_named(known.logs, (log for mark in marks for log in mark.logs)),
         servers=servers_of((*known.servers, *(server for mark in marks for server in mark.servers))),
         streams=streams_of((*known.streams, *(stream for mark in marks for stream in mark.streams))),
         firsts=earliest((*known.firsts, *(first for mark in marks for first in mark.firsts))),
@@ -261,7 +232,7 @@ def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshot
         sources=_named(other.sources, known.sources), collections=_named(other.collections, known.collections),
         partitions=_named(other.partitions, known.partitions), id_types=_named(other.id_types, known.id_types),
         shards=_named(other.shards, known.shards), servers=servers_of((*other.servers, *known.servers)),
-        streams=streams_of((*other.streams, *known.streams)), logs=_named(other.logs, known.logs),
+        streams=streams_of((*other.streams, *known.streams)),
     )  # fmt: skip
 
 
@@ -353,9 +324,8 @@ def _with_part(
         return _continued(known, same, part, planned_at), None
     newest = known.runs[-1] if known.runs else None
     if newest is not None and part.position < newest.position:
-        return known if newest.opens else replace(known, mixed=newest.generation), None
+        return known, None
     generation = max([before.generation, 1, *(run.generation for run in known.runs)])
-    mixed = replace(known, mixed=generation)
     run = SnapshotRun(
         generation=generation, position=part.position, opens=False, batch=batch, continued_at=planned_at,
         since=part.since, finished=part.finished, whole=part.whole,
@@ -365,9 +335,9 @@ def _with_part(
     if newest is None and are_known and not any(first.precedes(part) for first in known.firsts):
         return replace(known, runs=(*known.runs, run)), None
     if not is_behind:
-        return mixed, "late" if before.known is not None else None
+        return known, "late" if before.known is not None else None
     if len(known.sources) > 1:
-        return mixed, "sources"
+        return known, "sources"
     return replace(known, runs=(*known.runs, replace(run, generation=generation + 1, opens=True))), None
 
 

@@ -199,7 +199,7 @@ def _content(stream: BinaryIO, probed: Probed) -> bytes:
     zipped = stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC
     stream.seek(0)
     file = probed.file
-    return Inflating(stream, probed.bounds.inflated(file.size), file.path).readall() if zipped else stream.read()
+    return Inflating(stream, probed.inflated_bytes, file.path).readall() if zipped else stream.read()
 
 
 def _parquet(stream: Any, probed: Probed, part: range | None) -> FileRows:

@@ -1,8 +1,7 @@
-"""Does the replica hold what its change table folds to, does it keep the constraints, and what happened to one key?
+"""Does the replica hold what its change table folds to, do rows share keys, and what happened to one key?
 
 Tables are compared value by value. A key: its changes in order, the one that decides, and whether the replica agrees
-(docs/semantics.md, section 14). Constraints are `unique` and `foreign_key` (section 18): as in SQL, rows with a null in
-one of the columns break neither, and rows that are marked deleted are not there.
+(docs/semantics.md, section 14).
 """
 
 from __future__ import annotations
@@ -18,11 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import EVENT_FIELDS, Column, TableSchema
-from spark_jobs.rules.arrays import DeltaSchema, ascending, by_name, flat, row_codes, table_codes
+from spark_jobs.rules.arrays import ascending, by_name, flat, row_codes, table_codes
 from spark_jobs.rules.erasure import key_texts
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.order import (
@@ -81,110 +79,60 @@ def together(verdicts: Sequence[Verdict], limit: int) -> Verdict:
     )
 
 
-CHILD, PARENT = "child", "parent"
-MOST_VALUES = 100_000
-"""Of one constraint, that are named."""
+MOST_SHARED = 5
+"""Keys that several rows share, and that are named."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference:
-    """Where the values of a foreign key have to be.
+class SharedKeys:
+    """Rows that share their key with others.
 
     Attributes:
-        path: of the table.
-        columns: in the order of the foreign key's.
-    """
-
-    path: str
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Violations:
-    """Rows that break one constraint.
-
-    Attributes:
-        rows: that were checked.
-        failed: rows whose values another row has, too; or that no row of the other table has.
-        values: some of the values as JSON objects, lowest texts first, with the number of these rows that have them.
+        rows: rows of the table that have a key, those marked deleted left out.
+        sharing: those of them whose key another one has, too.
+        keys: some of these keys as JSON objects, lowest texts first, with the number of rows that have them.
     """
 
     rows: int
-    failed: int
-    values: tuple[tuple[str, int], ...]
+    sharing: int
+    keys: tuple[tuple[str, int], ...]
 
-
-def not_checked(what: str, remedy: str) -> FatalError:
-    return FatalError("CONSTRAINT_NOT_CHECKED", what, remedy=remedy)
-
-
-def violations_of(reports: Iterable[bytes], most: int) -> Violations:
-    """Violations in a whole table, from the reports of all ranges of its values."""
-    documents = [json.loads(report) for report in reports]
-    values = sorted((text, rows) for _, _, values in documents for text, rows in values)[:most]
-    return Violations(rows=sum(f[0] for f in documents), failed=sum(f[1] for f in documents), values=tuple(values))
+    @classmethod
+    def of(cls, reports: Iterable[bytes]) -> SharedKeys:
+        """Those of a whole table, from the reports of all ranges of its keys."""
+        documents = [json.loads(report) for report in reports]
+        keys = sorted((text, rows) for _, _, keys in documents for text, rows in keys)[:MOST_SHARED]
+        return cls(rows=sum(one[0] for one in documents), sharing=sum(one[1] for one in documents), keys=tuple(keys))
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckedValues:
-    """The columns of a constraint, by place, of the rows that it is checked on; sent to tasks.
+class LiveKeys:
+    """The keys of the rows that have one; sent to tasks."""
 
-    Attributes:
-        columns: as the table has them.
-        schema: of the result.
-    """
-
-    columns: tuple[str, ...]
     schema: pa.Schema
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        rows = unmarked(rows)
-        values = [rows.column(name).cast(kind) for name, kind in zip(self.columns, self.schema.types, strict=True)]
-        filled = reduce(pc.and_, (column.is_valid() for column in values))
-        return pa.table(values, schema=self.schema).filter(filled)
+        keys = by_name(unmarked(rows), self.schema)
+        return keys.filter(reduce(pc.and_, (column.is_valid() for column in keys.columns)))
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokenConstraint:
-    """Rows of one range of values that break a constraint; sent to tasks.
-
-    Attributes:
-        columns: names and types of the values.
-        most: values that are named.
-    """
+class SharedKeysRule:
+    """Rows of one range of keys that share their key; sent to tasks."""
 
     columns: tuple[Column, ...]
-    most: int
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Schema of the compared values, named by position, because another table names its columns differently."""
-        return DeltaSchema(tuple(Column(f"value{i}", c.type) for i, c in enumerate(self.columns))).arrow
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - reads nothing
-        mine = rows[CHILD]
-        codes, failed = self._repeated(mine) if PARENT not in rows else self._orphaned(mine, rows[PARENT])
-        return json.dumps([mine.num_rows, int(failed.sum()), self._named(mine, codes, failed)]).encode()
-
-    def _repeated(self, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        codes = row_codes(rows.columns, rows.num_rows)
-        return codes, np.bincount(codes)[codes] > 1 if rows.num_rows else np.zeros(0, bool)
-
-    def _orphaned(self, rows: pa.Table, parents: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-        codes, known = table_codes((rows, parents), self.schema.names)
-        return codes, ~np.isin(codes, known)
-
-    def _named(self, rows: pa.Table, codes: np.ndarray, failed: np.ndarray) -> list[tuple[str, int]]:
-        """The lowest values, so that the next check names the same."""
-        _, first, counts = np.unique(codes[failed], return_index=True, return_counts=True)
-        values = rows.filter(pa.array(failed, pa.bool_())).take(pa.array(first))
-        lowest = ascending(values, values.column_names)[: self.most]
-        chosen = values.take(lowest)
-        columns = [
-            (field.name, column.combine_chunks(), field.type)
-            for field, column in zip(self.columns, chosen.columns, strict=True)
-        ]
-        return list(zip(rows_json(columns, nulls=True), counts[lowest.to_numpy()].tolist(), strict=True))
+        (keys,) = rows.values()
+        codes = row_codes(keys.columns, keys.num_rows)
+        shared = np.bincount(codes)[codes] > 1 if keys.num_rows else np.zeros(0, bool)
+        _, first, counts = np.unique(codes[shared], return_index=True, return_counts=True)
+        found = keys.filter(pa.array(shared, pa.bool_())).take(pa.array(first))
+        lowest = ascending(found, found.column_names)[:MOST_SHARED]
+        chosen = found.take(lowest)
+        columns = [(one.name, chosen.column(one.name).combine_chunks(), one.type) for one in self.columns]
+        named = list(zip(rows_json(columns, nulls=True), counts[lowest.to_numpy()].tolist(), strict=True))
+        return json.dumps([keys.num_rows, int(shared.sum()), named]).encode()
 
 
 def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

@@ -307,7 +307,7 @@ def _why_java_ended(settings: SessionSettings) -> str:
     except KeyError:
         return (
             f"Hadoop in Spark needs a user with a name: add one for the number {os.getuid()} to /etc/passwd of the "
-            "image, or run as another user; or write `tasks: processes` in the tier, which needs no Java"
+            "image, or run as another user"
         )
     return (
         f"the job's log has what Java said; where the machine has less memory than {settings.memory}, write a smaller "

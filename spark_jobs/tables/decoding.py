@@ -17,7 +17,6 @@ from spark_jobs.dialects.protocol import Dialect, Probed, match
 from spark_jobs.plan.column_defaults import of_added_columns, of_replaced_nulls
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.source_snapshots import (
-    UNREAD_LOG,
     IgnoredSnapshot,
     KnownSnapshots,
     LedgerBefore,
@@ -171,8 +170,6 @@ def with_snapshots(
     before = LedgerBefore(known=was if is_known else None, generation=state.generation, max_sequence=state.max_sequence)
     if not follows:
         marks = [replace(mark, parts=()) for mark in marks]
-    if state.max_sequence is not None and (was is None or not was.logs):
-        marks = [SnapshotMarks(logs=(UNREAD_LOG,)), *marks]
     known, ignored = snapshots_after(before, marks, batch=plan.number, planned_at=plan.planned_at)
     if was is not None and not is_known:
         known = with_names_of(known, was)

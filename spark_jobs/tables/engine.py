@@ -38,7 +38,7 @@ from spark_jobs.rules.step_results import (
     Rebuilt,
     Replaced,
 )
-from spark_jobs.rules.verify import Reference, Verdict, Violations
+from spark_jobs.rules.verify import SharedKeys, Verdict
 from spark_jobs.tables.delta_log import APPEND, DeltaCommit, version_of
 from spark_jobs.tables.replayed_log import ReplayedLog
 
@@ -441,16 +441,8 @@ class Contents(Protocol):
         """Compare the replica with another table by key."""
         ...
 
-    def violations(self, columns: Sequence[str], reference: Reference | None, most: int) -> Violations:
-        """Rows of the replica that break a constraint on these columns.
-
-        Args:
-            reference: where their values have to be; None: no two rows may have the same values.
-            most: values that are named.
-
-        Raises:
-            FatalError: `CONSTRAINT_NOT_CHECKED`: a table lacks a column, or the types of two don't compare.
-        """
+    def shared_keys(self) -> SharedKeys:
+        """Rows of the replica that share their key with others."""
         ...
 
 

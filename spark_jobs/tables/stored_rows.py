@@ -21,7 +21,7 @@ from spark_jobs.rules.order import recorded_files
 from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.sweep import unmarked
-from spark_jobs.rules.verify import Reference, Verdict, Violations
+from spark_jobs.rules.verify import SharedKeys, Verdict
 from spark_jobs.rules.windows import changed_since
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.engine import TableContext
@@ -30,7 +30,7 @@ from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.replayed_log import replayed
 from spark_jobs.tables.table_comparison import compared_with, verify
 from spark_jobs.tables.table_rows import Source, as_they_are, by_file, by_key, without_places
-from spark_jobs.tables.whole_tables import violations
+from spark_jobs.tables.whole_tables import keys_shared
 
 _ROWS = "rows"
 Rule = Callable[[pa.Table], Any]
@@ -105,10 +105,9 @@ class StoredRows:
         layout = self.context.layout
         return compared_with(self.opened_whole(self.context, layout.replica, layout.changes, path), layout, path, rule)
 
-    def violations(self, columns: Sequence[str], reference: Reference | None, most: int) -> Violations:
+    def shared_keys(self) -> SharedKeys:
         path = self.context.layout.replica
-        others = () if reference is None else (reference.path,)
-        return violations(self.opened_whole(self.context, path, *others), path, columns, reference, most)
+        return keys_shared(self.opened_whole(self.context, path), path, self.context.spec.keys)
 
 
 @dataclass(frozen=True)

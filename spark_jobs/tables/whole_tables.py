@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.features import with_properties
 from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
-from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, is_complex, parse_type
+from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.planned_batch import GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
-from spark_jobs.plan.types import are_of_one_kind, grown, widens
+from spark_jobs.plan.types import are_of_one_kind, grown
 from spark_jobs.rules import shards, sweep, truncates
 from spark_jobs.rules.arrays import DeltaSchema, by_name, table_codes
 from spark_jobs.rules.convert import with_texts
@@ -29,16 +29,7 @@ from spark_jobs.rules.stale_rows import stale_keys, stale_warning
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.sweep import undeleted, unmarked
 from spark_jobs.rules.truncates import truncated
-from spark_jobs.rules.verify import (
-    CHILD,
-    PARENT,
-    BrokenConstraint,
-    CheckedValues,
-    Reference,
-    Violations,
-    not_checked,
-    violations_of,
-)
+from spark_jobs.rules.verify import LiveKeys, SharedKeys, SharedKeysRule
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.data_files import has_column
@@ -453,50 +444,12 @@ class _FoldAgain:
         return json.dumps(self.output.report_of(storage, stored, outcome)).encode()
 
 
-def violations(
-    tables: Tables, path: str, columns: Sequence[str], reference: Reference | None, most: int
-) -> Violations:  # fmt: skip
-    """See `Contents.violations`."""
-    child = tables.existing(path)
-    mine = _columns_of(child, columns)
-    parent = None if reference is None else tables.existing(reference.path)
-    theirs = mine if parent is None or reference is None else _columns_of(parent, reference.columns)
-    kinds = [_comparable_type(column, other) for column, other in zip(mine, theirs, strict=True)]
-    rule = BrokenConstraint(columns=tuple(Column(c.name, kind) for c, kind in zip(mine, kinds, strict=True)), most=most)
-    sources = {CHILD: _values(child, mine, rule)}
-    if parent is not None:
-        sources[PARENT] = _values(parent, theirs, rule)
-    return violations_of(by_key(tables, sources, rule.schema, rule), most)
-
-
-def _columns_of(snapshot: TableSnapshot, columns: Sequence[str]) -> list[Column]:
-    """Columns of a table by their names in a constraint, in any case.
-
-    Raises:
-        FatalError: `CONSTRAINT_NOT_CHECKED`.
-    """
-    spelled = {name.lower(): name for name in snapshot.schema.names}
-    if lacking := [column for column in columns if column.lower() not in spelled]:
-        where = "/".join(snapshot.path.rsplit("/", 2)[1:])
-        raise not_checked(f"{where} has no column {lacking[0]!r}", "correct the name, or wait until files bring it")
-    names = [spelled[column.lower()] for column in columns]
-    return [Column(name, snapshot.schema.types[name]) for name in names]
-
-
-def _comparable_type(column: Column, other: Column) -> SqlType:
-    """The type in which values of two columns can be compared.
-
-    Raises:
-        FatalError: `CONSTRAINT_NOT_CHECKED`.
-    """
-    mine, theirs = column.type, other.type
-    if is_complex(mine) or not (mine == theirs or widens(mine, theirs) or widens(theirs, mine)):
-        what = f"values of {column.name} ({mine}) and {other.name} ({theirs}) don't compare"
-        raise not_checked(what, "give both columns one type (options.types), or remove the constraint")
-    return theirs if widens(mine, theirs) else mine
-
-
-def _values(snapshot: TableSnapshot, columns: Sequence[Column], rule: BrokenConstraint) -> Source:
-    names = tuple(column.name for column in columns)
-    marks = (GDDL,) if marks_deletes(snapshot.schema.types.get(GDDL)) else ()
-    return Source.of(snapshot, CheckedValues(columns=names, schema=rule.schema), (*names, *marks))
+def keys_shared(tables: Tables, path: str, keys: Sequence[str]) -> SharedKeys:
+    """See `Contents.shared_keys`."""
+    table = tables.existing(path)
+    spelled = {name.lower(): name for name in table.schema.names}
+    columns = tuple(Column(name, table.schema.types[name]) for name in (spelled[key.lower()] for key in keys))
+    schema = DeltaSchema(columns).arrow
+    marks = (GDDL,) if marks_deletes(table.schema.types.get(GDDL)) else ()
+    source = Source.of(table, LiveKeys(schema=schema), (*schema.names, *marks))
+    return SharedKeys.of(by_key(tables, {REPLICA: source}, schema, SharedKeysRule(columns=columns)))

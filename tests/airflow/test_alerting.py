@@ -108,7 +108,7 @@ def test_the_webhook_is_the_default_notifier(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("AIRFLOW__GDDL__NOTIFY_CONNECTION", "hook")
     (webhook,) = alerting.notifiers()
     assert webhook.connection == "hook"
-    assert message_of({"gddl_text": "shop.a: [X_Y] z"}, late=False)["text"] == "shop.a: [X_Y] z"
+    assert message_of({"gddl_text": "shop.a: [X_Y] z"})["text"] == "shop.a: [X_Y] z"
 
 
 def watched(stage: Stage) -> dict[str, int]:

@@ -20,7 +20,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import desired_path, stop_path
 from airflow_gddl.contract.spec import DesiredState
-from airflow_gddl.dags.factory import build_dags
+from airflow_gddl.dags.factory import AGAIN, build_dags
 from airflow_gddl.operators.jobs import GddlContinuousOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, current_desired_state
 from airflow_gddl.runtime.state.lake_state import read_pipeline, table_statuses
@@ -75,7 +75,7 @@ def states(stage: Stage) -> dict[str, TableStatus]:
 
 
 def test_one_task_with_growing_retry_delays(pack: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("AIRFLOW__GDDL__CONTINUOUS_RETRIES")
+    monkeypatch.setitem(AGAIN, "retries", 10)
     dag = build_dags()[PACK]
     (task,) = dag.tasks
     assert isinstance(task, GddlContinuousOperator)
@@ -84,15 +84,6 @@ def test_one_task_with_growing_retry_delays(pack: Stage, monkeypatch: pytest.Mon
     assert (task.retries, task.retry_delay, task.max_retry_delay) == (10, timedelta(seconds=10), timedelta(minutes=10))
     assert task.retry_exponential_backoff
     assert "shop.a" not in serialised(dag)
-
-
-def test_a_run_longer_than_the_freshness_is_not_late(stage: Stage) -> None:
-    stage.rows(
-        "{table: shop.a, keys: [id], size: large, schedule: continuous, freshness: 5m}",
-        "{table: shop.b, keys: [id], size: large, freshness: 5m}",
-    )
-    dags = build_dags()
-    assert [bool(getattr(dags[f"gddl.shop.{name}"], "deadline", None)) for name in "ab"] in ([False, True], [False] * 2)
 
 
 def test_the_job_runs_until_its_time_limit_and_its_results_are_stored(pack: Stage) -> None:

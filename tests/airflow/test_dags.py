@@ -99,17 +99,6 @@ def test_a03_good_metadata_gives_no_import_error(stage: Stage) -> None:
         raise_problems()
 
 
-@pytest.mark.usefixtures("on_a_cluster")
-def test_a03_processes_on_a_cluster_are_an_import_error(stage: Stage) -> None:
-    runner = "runner: spark_submit\nrunners: {spark_submit: {master: yarn}}\n"
-    tiers = "tiers: {small: {tasks: processes}}\n"
-    stage.write("gddl.yaml", f"landing: s3://b/landing\nlake: s3://b/lake\n{runner}{tiers}")
-    stage.rows("{table: shop.a, keys: [id]}")
-    error, *_ = parse().import_errors.values()
-    for part in ("gddl.yaml:5", "tiers.small.tasks", "runner spark_submit", "write tasks: one"):
-        assert part in error, part
-
-
 def test_a03_a_pipeline_that_can_t_be_built_does_not_affect_others(stage: Stage) -> None:
     stage.rows(
         "{table: shop.a, keys: [id]}",
@@ -148,7 +137,7 @@ def test_a01_three_tasks_and_no_list_of_tables(stage: Stage) -> None:
 
 
 def test_a01_a_changed_row_makes_no_new_dag_version(stage: Stage) -> None:
-    """But for what a pack's DAG holds of its rows: owners, tags, and the tightest freshness, its deadline."""
+    """But for what a pack's DAG holds of its rows: owners and tags."""
     stage.rows("{table: shop.a, keys: [id], freshness: 5m, owner: me, tags: {a: b}}")
     before = serialised(build_dags()[PACK])
     stage.rows(
@@ -318,16 +307,14 @@ def test_the_form_of_a_dag_for_one_table_has_no_choice_of_tables(stage: Stage) -
 
 def test_dags_start_paused_as_airflow_says_unless_configured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
-    found = lambda **given: [  # noqa: E731 - as it reads
-        build_dags(**given)[PACK].is_paused_upon_creation,
-        build_upkeep_dags(**given)["gddl_verify"].is_paused_upon_creation,
+    found = lambda: [  # noqa: E731 - as it reads
+        build_dags()[PACK].is_paused_upon_creation,
+        build_upkeep_dags()["gddl_verify"].is_paused_upon_creation,
     ]
     assert found() == [None, None]
-    assert found(paused=False) == [False, False]
     for value, paused in (("True", True), ("False", False)):
         monkeypatch.setenv("AIRFLOW__GDDL__PAUSED_UPON_CREATION", value)
         assert found() == [paused, paused]
-        assert found(paused=not paused) == [not paused, not paused]
 
 
 def test_the_example_dags_load() -> None:
@@ -336,7 +323,7 @@ def test_the_example_dags_load() -> None:
     assert sorted(bag.dags) == ["example_gddl_consumer", "example_gddl_own_dag", "example_gddl_watcher"]
 
 
-def test_owners_are_linked_and_access_is_given_by_team(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_is_given_by_team(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the code of docs/airflow.md, as Airflow stores it."""
     stage.rows(
         "{table: shop.a, keys: [id], owner: team-a}",
@@ -344,7 +331,6 @@ def test_owners_are_linked_and_access_is_given_by_team(stage: Stage, monkeypatch
         "{table: shop.c, keys: [id]}",
     )
     monkeypatch.setenv("GDDL_TIERS__SMALL__SPLIT_BY_OWNER", "true")
-    monkeypatch.setenv("AIRFLOW__GDDL__OWNER_LINKS", '{"team-a": "mailto:a@example.org"}')
     text = (ROOT / "docs" / "airflow.md").read_text().partition("## Owners and access")[2]
     code = text.partition("```python\n")[2].partition("```")[0]
     folder = stage.root / "dags"
@@ -354,9 +340,9 @@ def test_owners_are_linked_and_access_is_given_by_team(stage: Stage, monkeypatch
     assert bag.import_errors == {}
     access = {"DAGs": {"can_read", "can_edit"}, "DAG Runs": {"can_create"}}
     pack = "gddl_pack.shop.small"
-    found = {dag_id: (kept(dag).owner, dag.owner_links, dag.access_control) for dag_id, dag in bag.dags.items()}
+    found = {dag_id: (kept(dag).owner, dag.access_control) for dag_id, dag in bag.dags.items()}
     assert found == {
-        f"{pack}.team-a.1": ("team-a", {"team-a": "mailto:a@example.org"}, {"team-a": access}),
-        f"{pack}.team-b.1": ("team-b", {}, {"team-b": access}),
-        f"{pack}.1": ("gddl", {}, None),
+        f"{pack}.team-a.1": ("team-a", {"team-a": access}),
+        f"{pack}.team-b.1": ("team-b", {"team-b": access}),
+        f"{pack}.1": ("gddl", None),
     }

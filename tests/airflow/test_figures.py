@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult, RunWarning
+from airflow_gddl.contract.result import Freshness, JobResult, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
@@ -34,16 +34,6 @@ def test_figures_are_tagged_by_table_and_tier_and_bounded(monkeypatch: pytest.Mo
     ]  # fmt: skip
     assert len({tags["table"] for _, _, tags in sent}) == 500
     assert len(sent) == 6 * 501, "a table that has a name of its own keeps it"
-
-
-def test_constraints_that_rows_break_are_counted_of_verifications_that_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[str, float, dict[str, str]]] = []
-    monkeypatch.setattr(reporting, "gauge", lambda name, value, tags: sent.append((name, value, tags)))
-    reporter = Reporter(logging.getLogger("figures"), {"s.a": TableSpec(table="s.a", keys=("id",))})
-    counts = (ExpectationCount(name="unique.email", on="verify", checked=9, failed=2),)
-    reporter.on_result(JobResult(table="s.a", status="failed", action="verify", expectations=counts))
-    tags = {"table": "s.a", "tier": "small", "expectation": "unique.email"}
-    assert sent == [("gddl.expectation_failed", 2.0, tags)]
 
 
 def test_lag_is_not_held_against_freshness(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,6 @@ from tests.harness.waiting import wait_for
 
 __all__ = ["fake"]
 pytestmark = [
-    pytest.mark.usefixtures("on_a_cluster"),
     pytest.mark.usefixtures("database"),
     # Each test is a new version of the same DAG to this database; Airflow's own query does not expect that in one run.
     pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),

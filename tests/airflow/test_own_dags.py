@@ -146,30 +146,16 @@ def test_dags_are_selected(stage: Stage) -> None:
         build_dags(select=["colour:red"])
 
 
-@pytest.mark.parametrize("parts", [1, 2, 5])
-def test_each_dag_is_in_one_of_the_dag_files(stage: Stage, parts: int) -> None:
-    files = [build_dags(part=part, of=parts) for part in range(1, parts + 1)]
-    assert sorted(dag_id for dags in files for dag_id in dags) == [LARGE, PACK]
-    assert files == [build_dags(part=part, of=parts) for part in range(1, parts + 1)]
-
-
-@pytest.mark.parametrize(("part", "of"), [(0, 1), (2, 1), (1, 0), (-1, 3), (4, 3)])
-def test_a_part_that_is_none_is_refused(stage: Stage, part: int, of: int) -> None:
-    with pytest.raises(MetadataError, match=r"OPTION_INVALID.*no such part"):
-        build_dags(part=part, of=of)
-
-
 def test_a_dag_that_cannot_be_built_is_named_though_other_files_build_theirs(stage: Stage) -> None:
     def fails(dag: DAG) -> None:
         raise RuntimeError(dag.dag_id)
 
-    parts = {part: sorted(build_dags(part=part, of=2)) for part in (1, 2)}
-    for part in parts:
-        build_dags(part=part, of=2, on_dag=fails)
+    for given in ({"select": ["tier:large"]}, {"exclude": ["tier:large"]}):
+        build_dags(**given, on_dag=fails)
     compiled = compiled_metadata(metadata_place(None, None), parsing=True)
-    assert [line.partition(":")[0] for line in compiled.unbuilt()] == [*parts[1], *parts[2]]
-    build_dags(part=1, of=2)
-    assert [line.partition(":")[0] for line in compiled.unbuilt()] == parts[2]
+    assert [line.partition(":")[0] for line in compiled.unbuilt()] == [LARGE, PACK]
+    build_dags(select=["tier:large"])
+    assert [line.partition(":")[0] for line in compiled.unbuilt()] == [PACK]
 
 
 def test_selectors_choose_rows_by_each_field() -> None:
@@ -195,7 +181,7 @@ def databricks(stage: Stage) -> Iterator[Any]:
         port = int(server.workspace.url.rpartition(":")[2])
         address = {"conn_type": "databricks", "schema": "http", "host": "127.0.0.1", "password": server.token}
         stage.monkeypatch.setenv("AIRFLOW_CONN_DATABRICKS_DEFAULT", json.dumps({**address, "port": port}))
-        stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "0.1")
+        stage.monkeypatch.setattr("airflow_gddl.triggers.FIRST_PAUSE", 0.1)
         lines = ["landing: ../landing", "lake: ../lake", "runner: databricks"]
         stage.write("gddl.yaml", "\n".join([*lines, f"runners: {{databricks: {json.dumps(own)}}}", ""]))
         tiers = {name: DEFAULT_TIERS[name] for name in ("small", "large")}
@@ -204,7 +190,6 @@ def databricks(stage: Stage) -> Iterator[Any]:
         yield server.workspace
 
 
-@pytest.mark.usefixtures("on_a_cluster")
 def test_jobs_elsewhere_are_waited_for_in_the_triggerer(stage: Stage, databricks: Any) -> None:
     stage.order(fail={"shop.c": ["SCHEMA_REFUSED", "no"]})
     assert states(own_dag(select=["shop.*"])) == {"load": "failed"}, "the failure of the first job is kept"

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import log_folder
-from airflow_gddl.contract.result import ErrorInfo, ExpectationCount, Freshness, JobResult, MainCounts
+from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.page.app import HEADERS
 from airflow_gddl.runtime.state.recording import Records, read_records, write_record
 from airflow_gddl.runtime.state.table_status import STATES, TablePoll
@@ -237,19 +237,6 @@ def test_upkeep_is_among_a_tables_runs_and_not_in_the_matrix(site: Site, users: 
     assert (newest["dag_id"], newest["airflow"]) == ("gddl_maintenance", ["scheduled__1", "maintain_small"])
     assert [run["run_id"] for run in body["table"]["runs"]] == ["r1"]
     assert (body["table"]["state"], body["totals"]["rows_read"]) == ("attention", 9)
-
-
-def test_a_verification_says_which_constraints_rows_break(site: Site, users: dict[str, dict[str, str]]) -> None:
-    message = "[VERIFY_VIOLATED] unique.email (email): 2 of 9 rows have the values of another row"
-    done = JobResult(
-        table="shop.good", status="failed", action="verify", run_id="v", started_at="2023-11-14T22:10:00+00:00",
-        details={"verdict": "violated"}, error=ErrorInfo(code="VERIFY_VIOLATED", message=message),
-        expectations=(ExpectationCount(name="unique.email", on="verify", checked=9, failed=2),),
-    )  # fmt: skip
-    write_record(open_store(), site.roots, done)
-    newest = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"]).json()["runs"][0]
-    assert (newest["action"], newest["did"], newest["message"]) == ("verify", "violated", message)
-    assert newest["expectations"] == [{"name": "unique.email", "on": "verify", "checked": 9, "failed": 2}]
 
 
 def test_a_replay_says_how_many_rows_were_accepted(site: Site, users: dict[str, dict[str, str]]) -> None:

@@ -189,14 +189,14 @@ def test_a_history_that_takes_too_long_is_given_up(
 
 
 def test_a_table_that_only_spark_can_read_is_refused(site: Site, users: dict[str, dict[str, str]]) -> None:
-    """Its job is ended before Java is looked for."""
+    """Its job starts no Java."""
     log = site.stage.lake / "shop" / "t" / "_delta_log"
     number = len(list(log.glob("*.json")))
     features = ["variantType-preview"]
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": features, "writerFeatures": features}
     (log / f"{number:020}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
     error = explained(site, users["admin"], "shop.t", {"id": "1"})["error"]
-    assert error.startswith("[EXPLAIN_NEEDS_SPARK] only Spark can read this table, and the page starts none (shop.t).")
+    assert error.startswith("[NEEDS_SPARK] only Spark can read this table, and the page starts none (shop.t).")
 
 
 @pytest.fixture

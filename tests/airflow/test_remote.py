@@ -56,7 +56,6 @@ from tests.harness.waiting import wait_for
 PACK = "gddl_pack.shop.small.1"
 FAKE = Path(__file__).with_name("fake_job.py")
 pytestmark = [
-    pytest.mark.usefixtures("on_a_cluster"),
     pytest.mark.usefixtures("database"),
     # Each test is a new version of the same DAG to this database; Airflow's own query does not expect that in one run.
     pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
@@ -73,7 +72,7 @@ def fake(stage: Stage) -> Iterator[FakeServer]:
         address = {"conn_type": "databricks", "schema": "http", "host": "127.0.0.1", "password": server.token}
         port = int(server.workspace.url.rpartition(":")[2])
         stage.monkeypatch.setenv("AIRFLOW_CONN_DATABRICKS_DEFAULT", json.dumps({**address, "port": port}))
-        stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "0.1")
+        stage.monkeypatch.setattr("airflow_gddl.triggers.FIRST_PAUSE", 0.1)
         lines = ["landing: ../landing", "lake: ../lake", "runner: databricks"]
         stage.write("gddl.yaml", "\n".join([*lines, f"runners: {{databricks: {json.dumps(OWN)}}}", ""]))
         for settings in jobs_of({"small": DEFAULT_TIERS["small"]}, DatabricksSettings(**OWN)).values():
@@ -334,7 +333,7 @@ def test_rows_that_come_while_it_runs_elsewhere_reach_it_by_the_triggerer(stage:
 def test_rows_reach_a_remote_job_independent_of_the_poll_interval(stage: Stage, fake: FakeServer) -> None:
     stage.monkeypatch.setattr("airflow_gddl.runtime.landing.continuous_job.FRESH_SECONDS", 0.1)
     stage.monkeypatch.setattr("airflow_gddl.triggers.KEPT_EVERY", 0.1)
-    stage.monkeypatch.setenv("AIRFLOW__GDDL__RUN_POLL_SECONDS", "600")
+    stage.monkeypatch.setattr("airflow_gddl.triggers.FIRST_PAUSE", 600)
     trigger, started = kept_job(stage, fake)
 
     def both_done() -> bool:

@@ -28,7 +28,6 @@ from tests.airflow.test_stopping import out_of_time
 
 __all__ = ["fake"]
 pytestmark = [
-    pytest.mark.usefixtures("on_a_cluster"),
     pytest.mark.usefixtures("database"),
     pytest.mark.filterwarnings("ignore:Multiple rows returned with uselist=False"),
 ]

@@ -16,8 +16,6 @@ from airflow_gddl.contract.consistent_cut import (
     asked_moment,
     chosen,
     cut_path,
-    cut_tables,
-    table_folder,
 )
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -47,33 +45,20 @@ class Cuts:
     run: Job
 
     def facts(self, at: str) -> list[CutFacts]:
-        answers = [self._answer(spec, ConsistentCut(at=at))["facts"] for spec in self.specs]
-        return [codec.decode(CutFacts, one) for answer in answers for one in answer]
+        return [codec.decode(CutFacts, self._answer(spec, ConsistentCut(at=at))["facts"]) for spec in self.specs]
 
-    def make(self, name: str, at: str = "latest", **fields: Any) -> Cut:
+    def make(self, name: str, at: str = "latest") -> Cut:
         facts = self.facts(at)
-        return self.made(name, chosen(asked_moment(at), facts), facts, asked=at, **fields)
+        return self.made(name, chosen(asked_moment(at), facts), facts, asked=at)
 
-    def made(self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str, **fields: Any) -> Cut:
-        tables = cut_tables(name, facts)
-        return self._written(
-            Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables, **fields)
-        )
-
-    def _written(self, cut: Cut) -> Cut:
+    def made(self, name: str, moment: Moment, facts: Sequence[CutFacts], *, asked: str) -> Cut:
+        tables = tuple(CutTable.of(name, one) for one in facts)
+        cut = Cut(name=name, source="s", asked=asked, moment=moment, begun_at="", tables=tables)
         self.write(cut)
         answers = [self._answer(spec, ConsistentCut(cut=cut.name))["table"] for spec in self.specs]
         cut = replace(cut, tables=tuple(codec.decode(CutTable, answer) for answer in answers))
         self.write(cut)
         return cut
-
-    def again(self, cut: Cut, name: str) -> Cut:
-        """A cut made once more, as `--again` makes it."""
-        tables = tuple(
-            replace(one, folder=table_folder(name, one.table), rows=None, digest="", columns={}, keys={}, erased=0)
-            for one in cut.tables
-        )
-        return self._written(replace(cut, name=name, tables=tables, again=cut.name))
 
     def write(self, cut: Cut) -> None:
         Storage().write(cut_path(self.lake.roots.lake, cut.name), codec.to_json(cut).encode())

@@ -1,4 +1,4 @@
-"""`gddl as-of`: make, list, repeat and drop cuts by the command, with its jobs in processes of their own."""
+"""`gddl as-of`: make, list and drop cuts by the command, with its jobs in processes of their own."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.spec import JobOptions
 from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at, lake, service
 from tests.harness.lake import Lake, read
 from tests.one_task.commands import gddl
@@ -34,7 +32,7 @@ def as_of(lake: Lake, *arguments: str, status: int = 0) -> tuple[list[dict[str, 
 
 
 @pytest.mark.usefixtures("metadata")
-def test_a_cut_is_made_listed_repeated_and_dropped(lake: Lake) -> None:
+def test_a_cut_is_made_listed_and_dropped(lake: Lake) -> None:
     (made,), _ = as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
     assert (made["moment"]["until"], made["made_at"] is not None) == (at(5).isoformat(timespec="microseconds"), True)
     paths = [str(lake.root / "lake" / one["folder"]) for one in made["tables"]]
@@ -44,8 +42,7 @@ def test_a_cut_is_made_listed_repeated_and_dropped(lake: Lake) -> None:
         [(0, 0), (1, 10)],
     ]
     assert as_of(lake, "list")[0] == [made]
-    (again,), _ = as_of(lake, "--again", "first", "--prefix", "second")
-    assert [one["digest"] for one in again["tables"]] == [one["digest"] for one in made["tables"]]
+    as_of(lake, "--source", "default", "--at", AT, "--prefix", "second")
     assert as_of(lake, "drop", "first")[0] == [{"cut": "first", "tables": ["s.accounts", "s.orders"]}]
     assert not (lake.root / "lake/_as_of/first").exists()
     assert [one["name"] for one in as_of(lake, "list")[0]] == ["second"]
@@ -65,14 +62,11 @@ def test_some_tables_of_a_source_have_a_later_latest_moment(lake: Lake) -> None:
         (("--source", "default", "--at", "2024-01-01T12:00:00", "--prefix", "x"), "CUT_MOMENT_INVALID", 2),
         (("--source", "default", "--prefix", "No name"), "CUT_NAME_INVALID", 2),
         (("--source", "other", "--prefix", "x"), "CUT_SOURCE_UNKNOWN", 2),
-        (("--source", "default", "--at", "0/16B3740", "--prefix", "x"), "CUT_TRANSACTIONS_UNKNOWN", 2),
-        (("--source", "default", "--at", at(6).isoformat(), "--prefix", "x"), "CUT_NOT_COMPLETE", 2),
+        (("--source", "default", "--at", "0/16B3740", "--prefix", "x"), "CUT_REFUSED", 2),
+        (("--source", "default", "--at", at(6).isoformat(), "--prefix", "x"), "CUT_REFUSED", 2),
         (("drop", "x"), "CUT_MISSING", 2),
-        (("--again", "x", "--prefix", "y", "--at", "latest"), "OPTION_INVALID", 2),
-        (("--again", "x", "--prefix", "y", "--table", "s.accounts"), "OPTION_INVALID", 2),
         (("--source", "default", "list"), "OPTION_INVALID", 2),
         (("--metadata", "elsewhere", "drop", "x"), "OPTION_INVALID", 2),
-        (("--again", "x", "--prefix", "y"), "CUT_MISSING", 2),
     ],
 )  # fmt: skip
 def test_refusals_leave_nothing(lake: Lake, arguments: tuple[str, ...], code: str, status: int) -> None:
@@ -83,16 +77,9 @@ def test_refusals_leave_nothing(lake: Lake, arguments: tuple[str, ...], code: st
 
 
 @pytest.mark.usefixtures("metadata")
-def test_a_name_is_taken_once_and_other_rows_are_not_kept(lake: Lake, service: Service) -> None:
+def test_a_name_is_taken_once(lake: Lake) -> None:
     as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
     assert "[CUT_EXISTS]" in as_of(lake, "--source", "default", "--at", AT, "--prefix", "first", status=2)[1]
-    lake.done(ACCOUNTS, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
-    known = json.loads((lake.root / "lake/_gddl/cuts/first.json").read_text())
-    known["tables"][0]["digest"] = "0" * 32  # as of a cut that was made before the erasure, by a release without it
-    (lake.root / "lake/_gddl/cuts/first.json").write_text(json.dumps(known))
-    said = as_of(lake, "--again", "first", "--prefix", "second", status=2)[1]
-    assert ("[CUT_NOT_SAME]" in said, "s.accounts" in said) == (True, True)
-    assert not (lake.root / "lake/_as_of/second").exists()
 
 
 @pytest.mark.usefixtures("metadata")
@@ -121,42 +108,6 @@ def test_a_document_that_names_what_is_no_part_of_its_cut_removes_nothing(lake: 
     assert "[LEDGER_DAMAGED]" in as_of(lake, "drop", "first", status=2)[1]
     assert "[LEDGER_DAMAGED]" in as_of(lake, "list", status=2)[1]
     assert sorted((lake.root / "lake").rglob("*")) == before
-
-
-@pytest.mark.usefixtures("metadata")
-def test_an_unfinished_cut_is_not_repeated(lake: Lake) -> None:
-    """There is nothing to compare with."""
-    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
-    path = lake.root / "lake/_gddl/cuts/first.json"
-    document = json.loads(path.read_text())
-    unmade = [{**one, "rows": None, "digest": ""} for one in document["tables"]]
-    path.write_text(json.dumps({**document, "made_at": None, "tables": unmade}))
-    (lake.root / "lake/_gddl/cuts/.DS_Store").write_text("of a file manager")
-    assert "is unfinished" in as_of(lake, "--again", "first", "--prefix", "second", status=2)[1]
-    assert [one["name"] for one in as_of(lake, "list")[0]] == ["first"]
-
-
-@pytest.mark.usefixtures("metadata")
-def test_a_table_with_erased_keys_is_said_not_to_be_compared(lake: Lake) -> None:
-    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
-    lake.done(ACCOUNTS, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
-    (again,), _ = as_of(lake, "--again", "first", "--prefix", "second")
-    assert [one["rows"] for one in again["tables"]] == [1, 2]
-
-
-@pytest.mark.usefixtures("metadata")
-@pytest.mark.parametrize("is_other", [False, True])
-def test_each_table_is_verified_whatever_the_others_are(lake: Lake, is_other: bool) -> None:
-    (made,), _ = as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
-    accounts, orders = (lake.root / "lake" / one["folder"] for one in made["tables"])
-    if is_other:
-        DeltaTable(str(accounts)).delete("id = 1")
-    for file in orders.rglob("*.parquet"):
-        file.unlink()
-    (found,), said = as_of(lake, "verify", "first", status=1)
-    named = ["different", "equal"] if is_other else ["equal", "different"]
-    assert [found[name] for name in named] == [["s.accounts"], []]
-    assert (found["failed"], "s.orders: [TABLES_MISSING]" in said) == ({"s.orders": "TABLES_MISSING"}, True), said
 
 
 @pytest.mark.usefixtures("metadata")

@@ -31,7 +31,6 @@ def _state(lake: Lake) -> Mapping[str, Any]:
     (record,) = (Path(lake.roots.lake) / STATE / "erased" / "s" / "accounts").glob("*.json")
     erased = json.loads(record.read_text(encoding="utf-8"))
     return state | {
-        "document": [str((cut.rows, cut.erased, cut.digest, cut.erasing))],
         "record": {name: value for name, value in erased.items() if name not in _OF_A_RUN},
         "rows": lake.ledger(ACCOUNTS).state.rows,
     }

@@ -36,16 +36,15 @@ def _while_made(monkeypatch: pytest.MonkeyPatch, then: Callable[[], Any], *, fir
 
 
 @pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("again", ["", "other"])
 def test_a_key_that_is_erased_meanwhile_is_in_no_table(
-    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch, first: bool, again: str
+    lake: Lake, service: Service, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
     """An erasure that was over before the commit has not seen the table."""
     erase = JobOptions(action=Erase(key={"id": "1"}, asked_by="x"))
     _while_made(monkeypatch, lambda: lake.done(ACCOUNTS, erase), first=first)
     made = cuts_of(lake, ACCOUNTS)
     with pytest.raises(RefusedError) as found:
-        made.make("cut", at(5).isoformat(), again=again)
+        made.make("cut", at(5).isoformat())
     assert found.value.code == "CUT_TABLE_CHANGED"
     assert not [path for path in (lake.root / "lake/_as_of").rglob("*") if path.is_file()]
 
@@ -73,13 +72,14 @@ def test_changes_that_come_meanwhile_refuse_nothing(
     assert [row["v"] for row in made.rows(cut, "s.accounts")] == [80, 120]
 
 
-def test_an_erasure_before_a_cut_is_made_counts_no_rows_below_zero(lake: Lake, service: Service) -> None:
-    """A killed command has left a table, and a document without its rows."""
-    made = cuts_of(lake, ACCOUNTS, ORDERS)
-    cut = made.make("cut", at(5).isoformat())
-    made.write(replace(cut, tables=tuple(replace(one, rows=None, digest="") for one in cut.tables)))
-    lake.done(ACCOUNTS, JobOptions(action=Erase(key={"id": "1"}, asked_by="x")))
-    assert [(one.rows, one.erased) for one in made.stored("cut").tables] == [(None, 1), (None, 0)]
+def test_a_table_that_is_loaded_again_meanwhile_is_in_no_cut(lake: Lake, service: Service) -> None:
+    made, moment = cuts_of(lake, ACCOUNTS), at(5).isoformat()
+    facts = made.facts(moment)
+    service.load(ACCOUNTS, {1: 1}, loaded=at(100))
+    lake.done(replace(ACCOUNTS, sweep_after="0s", sweep_limit=1.0))
+    with pytest.raises(RefusedError) as found:
+        made.made("cut", chosen(asked_moment(moment), facts), facts, asked=moment)
+    assert found.value.code == "CUT_TABLE_CHANGED"
 
 
 def test_changes_of_a_document_are_not_lost(lake: Lake, service: Service) -> None:

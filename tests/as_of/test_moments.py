@@ -8,10 +8,10 @@ import pytest
 
 from airflow_gddl.contract.consistent_cut import CutFacts, FoundPlaces, asked_moment, chosen, lsn_of
 from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.contract.source_logs import place_in
+from airflow_gddl.contract.postgresql_log import place_in
 
 READ = CutFacts(
-    table="s.one", kind="log", generation=1, batch=1, version=1, complete=place_in(0, 500), until=place_in(0, 500),
+    table="s.one", kind="log", generation=1, version=1, complete=place_in(0, 500), until=place_in(0, 500),
     whole=True, least=place_in(0, 100), newest="2026-01-01T12:00:00+00:00", known_at="2026-01-01T12:10:00+00:00",
     loaded_at="2026-01-01T11:00:00+00:00",
 )  # fmt: skip
@@ -30,13 +30,13 @@ def test_a_time_is_known_of_all_tables_or_refused(facts: tuple[CutFacts, ...]) -
     for time in ("12:05:01", "12:20:00", "12:25:00"):
         with pytest.raises(FatalError, match=r"it is by 2026-01-01T12:05:00") as found:
             chosen(asked_moment(f"2026-01-01T{time}Z"), facts)
-        assert found.value.code == "CUT_NOT_COMPLETE"
+        assert found.value.code == "CUT_REFUSED"
 
 
 def test_the_newest_change_of_tables_that_were_read_equally_far_is_known() -> None:
     facts = (replace(READ, known_at=None), replace(LATER, complete=READ.complete, until=READ.until, known_at=None))
     assert chosen(asked_moment("2026-01-01T12:20:00Z"), facts).bound == place_in(0, 500)
-    with pytest.raises(FatalError, match="CUT_NOT_COMPLETE"):
+    with pytest.raises(FatalError, match="CUT_REFUSED"):
         chosen(asked_moment("2026-01-01T12:20:01Z"), facts)
 
 
@@ -45,7 +45,7 @@ def test_tables_of_several_logs_or_readers_have_no_cut(number: int) -> None:
     other = replace(LATER, number=1) if number else replace(LATER, connector="crm")
     with pytest.raises(FatalError, match=r"read by gddl itself; s\.two: ") as found:
         chosen(asked_moment("latest"), (READ, other))
-    assert found.value.code == "CUT_TRANSACTIONS_UNKNOWN"
+    assert found.value.code == "CUT_REFUSED"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_transaction_with_a_change_behind_the_position_was_committed_later(own
     if is_refused:
         with pytest.raises(FatalError, match=r"s\.two: a transaction has its last change at 0/190") as caught:
             chosen(asked, facts)
-        assert caught.value.code == "CUT_MOMENT_AMBIGUOUS"
+        assert caught.value.code == "CUT_REFUSED"
     else:
         assert chosen(asked, facts).bound == place_in(0, 300)
 
@@ -79,8 +79,8 @@ def test_a_position_in_a_log_that_was_reset_since_the_load_is_refused() -> None:
     """A time, and the latest moment, tell in which log they are."""
     end = place_in(1, 50)
     facts = (replace(READ, complete=end, until=end, found=FoundPlaces(after=place_in(1, 20))),)
-    with pytest.raises(FatalError, match=r"the log of s\.one was reset") as found:
+    with pytest.raises(FatalError, match=r"s\.one: the log was reset") as found:
         chosen(asked_moment("0/C8"), facts)
-    assert found.value.code == "CUT_MOMENT_AMBIGUOUS"
+    assert found.value.code == "CUT_REFUSED"
     assert chosen(asked_moment("2026-01-01T12:00:00Z"), facts).bound == place_in(1, 20)
     assert chosen(asked_moment("latest"), facts).bound == end

@@ -45,7 +45,7 @@ def _answer(asked: Mapping[str, Any]) -> Any:
 
 def _run(job: JobSpec) -> list[Any]:
     shown: list[JobResult] = []
-    runtime = Runtime(storage=Storage(), spark=SPARK, spreads={"one": SparkSpread(SPARK, Storage())})
+    runtime = Runtime(storage=Storage(), spark=SPARK, spread=SparkSpread(SPARK, Storage()))
     run_job(job, runtime, shown.append)
     return [json.loads(codec.to_json(result)) for result in shown]
 

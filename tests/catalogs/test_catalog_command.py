@@ -50,7 +50,7 @@ def command(tmp_path: Path, unity: UnityWorld, capsys: pytest.CaptureFixture[str
         "token_env": "GDDL_CATALOG_TOKEN",
         "timeout": "2s",
     }
-    settings = {"landing": "../landing", "lake": "../lake", "tiers": {"small": {"tasks": "processes", "cores": 1}}}
+    settings = {"landing": "../landing", "lake": "../lake", "tiers": {"small": {"cores": 1}}}
     settings |= {"catalogs": {"main": catalog}, "defaults": {"catalog": "main", "settle": "0s"}}
     rows = [{"table": f"s.{name}", "keys": ["id"], "sequence_by": ["seq"]} for name in ("a", "b", "not loaded")]
     (tmp_path / "metadata/tables").mkdir(parents=True)

@@ -19,9 +19,8 @@ from airflow_gddl.contract.features.iceberg import iceberg_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, Step
+from spark_jobs.batch.runtime import NoSpark, Runtime, Step
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from tests.catalogs import iceberg_server
 from tests.catalogs.world import CatalogWorld, codes, row
 from tests.harness.lake import TIER

@@ -13,9 +13,8 @@ from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Clock, Runtime, utc_now
+from spark_jobs.batch.runtime import Clock, NoSpark, Runtime, utc_now
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from airflow_gddl.bundle import Target, here, link_python, write_tar
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import utc_now
@@ -52,7 +53,6 @@ class Site:
         own: dict[str, Any] = {"master": self.cluster.master, "driver_memory": "512m", "start_timeout": "4m"}
         own["conf"] = {**CONF, **self.conf}
         own |= self.own
-        own["application_url"] = f"http://127.0.0.1:{self.cluster.web}/app/?appId={{application}}"
         rows = [
             {
                 "table": f"s.{name}",
@@ -129,8 +129,7 @@ class Site:
     def run(self, *more: str) -> Iterator[Run]:
         """`gddl run` on all tables; whatever is left of it at the end is killed."""
         command = [sys.executable, "-m", "airflow_gddl.cli.main", "run", "--json", "--wait", str(WAIT_SECONDS)]
-        # A cluster refuses processes, which conftest sets for other tests.
-        own = {name: value for name, value in os.environ.items() if not name.endswith("__TASKS")}
+        own = {name: value for name, value in os.environ.items() if name != LEAVES_SPARK_OUT}
         environ = {**own, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"}
         process = subprocess.Popen(
             [*command, "--metadata", str(self.root / "metadata"), *more],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -245,6 +244,7 @@ def test_invalid_settings_stop_the_command_with_their_position(shop: Shop, comma
     assert ("gddl.yaml", 2, "lakes") in [(problem["file"], problem["line"], problem["field"]) for problem in shown]
 
 
+@pytest.mark.usefixtures("with_spark")
 def test_java_is_checked_first(shop: Shop) -> None:
     shop.write("java/bin/java", "#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n")
     tiers = "tiers: {small: {tasks: many}}\n"
@@ -604,20 +604,6 @@ def test_a_table_whose_row_broke_stays_with_its_last_state(shop: Shop) -> None:
     shop.write("metadata/tables/bad.yaml", "tables:\n  - {table: ../../etc.passwd, keys: [id]}\n")
     odd = shop.gddl("status", "--json")
     assert (odd.status, "etc" in odd.out) == (2, False), "no table can have this name"
-
-
-def test_status_is_shown_again_until_it_is_stopped(shop: Shop) -> None:
-    # Where the tests run in the background SIGINT is ignored, which a child would inherit.
-    heeding = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
-    program = f"{heeding}; from airflow_gddl.cli.main import main; main()"
-    command = [sys.executable, "-c", program, "status", "--watch", "--json"]
-    with subprocess.Popen(command, cwd=shop.folder, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        shown = [json.loads(process.stdout.readline())["table"] for _ in range(4)]
-        process.send_signal(signal.SIGINT)
-        rest = process.communicate(timeout=60)[0]  # read, lest it wait for room in the pipe
-        assert process.returncode == 130, rest
-    assert sorted(shown) == ["sales.lines", "sales.lines", "sales.orders", "sales.orders"]
 
 
 def test_validate_names_each_bad_row(shop: Shop) -> None:

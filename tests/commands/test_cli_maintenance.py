@@ -184,31 +184,6 @@ def test_verify_shows_keys_that_differ_from_the_source(shop: Shop) -> None:
     assert '{"id": "7"} missing' in row
 
 
-def test_verify_shows_each_constraint_with_values_that_break_it(shop: Shop) -> None:
-    """The error names them once more, with their counts, so that no line of an expectation is beside it."""
-    key = {"key": '{"email": "a"}', "rows": 2, "settled": True}
-    found = [
-        {"name": "unique.email", "rows": 9, "failed": 2, "unsettled": 0, "keys": [key], "not_checked": ""},
-        {"name": "unique.no", "rows": 9, "failed": 0, "unsettled": 0, "keys": [], "not_checked": ""},
-        {"name": "foreign_key.c", "rows": 0, "failed": 0, "unsettled": 0, "keys": [], "not_checked": "not loaded"},
-    ]
-    details = {"verdict": "violated", "rows": 9, "expected_rows": 9, "keys": [], "constraints": found}
-    counts = [{"name": "unique.email", "on": "verify", "checked": 9, "failed": 2}]
-    error = {"code": "VERIFY_VIOLATED", "message": "[VERIFY_VIOLATED] unique.email (email): 2 of 9 rows"}
-    result = {"status": "failed", "action": "verify", "details": details, "expectations": counts, "error": error}
-    answer = shop.gddl("verify", "--table", "sales.orders", results={"sales.orders": result})
-    assert answer.status == 1
-    rows = [line.split() for line in answer.out.splitlines() if line.startswith("sales.orders")]
-    assert rows[0][:4] == ["sales.orders", "violated", "9", "9"]
-    assert [row[1:6] for row in rows[1:]] == [
-        ["unique.email", "violated", "9", "2", "0"],
-        ["unique.no", "kept", "9", "0", "0"],
-        ["foreign_key.c", "not", "checked", "0", "0"],
-    ]
-    assert '{"email": "a"}' in answer.out
-    assert ("unique.email (email): 2 of 9 rows" in answer.err, "expectation" in answer.err) == (True, False)
-
-
 def test_a_key_file_that_cannot_be_read_is_refused_with_the_reason(shop: Shop) -> None:
     (shop.folder / "latin.txt").write_bytes(b"id=\xff")
     reasons = {"none": "No such file or directory", ".": "Is a directory", "latin.txt": "not UTF-8"}

@@ -12,14 +12,14 @@ from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from tests.harness.landing import write
 
-GDDL = "landing: ../landing\nlake: ../lake\ntiers: {p: {tasks: processes}}\n"
+GDDL = "landing: ../landing\nlake: ../lake\n"
 
 
 def project(root: Path, name: str) -> Path:
     metadata = root / "metadata"
     (metadata / "tables").mkdir(parents=True, exist_ok=True)
     (metadata / "gddl.yaml").write_text(GDDL)
-    row = f"{{table: shop.{name}, keys: [id], freshness: 2h, size: p, settle: 0s}}"
+    row = f"{{table: shop.{name}, keys: [id], freshness: 2h, settle: 0s}}"
     (metadata / "tables" / "shop.yaml").write_text(f"source: shop\ntables:\n  - {row}\n")
     return metadata
 

@@ -75,7 +75,7 @@ def spec_of(lake: Path, *tables: str) -> JobSpec:
 
 
 def runner_of(home: Path, orders: dict[str, object], grace: float = 5.0) -> LocalRunner:
-    environ = {**os.environ, "JAVA_HOME": str(home), "FAKE_JOB": json.dumps(orders)}
+    environ = {**os.environ, "GDDL_WITHOUT_SPARK": "", "JAVA_HOME": str(home), "FAKE_JOB": json.dumps(orders)}
     return LocalRunner(command=(sys.executable, str(FAKE)), environ=environ, grace_seconds=grace)
 
 
@@ -306,8 +306,15 @@ def test_a_job_on_spark_without_java_is_refused(lake: Path, environ: dict[str, s
     assert shown in str(caught.value)
 
 
-def test_small_tables_need_no_java(lake: Path) -> None:
-    """One task has none; what it can't take fails by itself and says so."""
+def test_a_job_without_spark_needs_no_java(lake: Path) -> None:
+    environ = {"PATH": "/nowhere", "GDDL_WITHOUT_SPARK": "1"}
+    with pytest.raises(FatalError) as caught:
+        LocalRunner(command=("/nowhere/job",), environ=environ).run(spec_of(lake, "a.b"), Heard())
+    assert caught.value.code == "JOB_NOT_STARTED", "it looked for Java"
+
+
+def test_small_tables_need_no_java_before_they_have_work(lake: Path) -> None:
+    """The job starts Spark when a table has new files."""
     order = replace(spec_of(lake, "a.b"), tiers={"small": TierSpec(tasks="one")})
     with pytest.raises(FatalError) as caught:
         LocalRunner(command=("/nowhere/job",), environ={"PATH": "/nowhere"}).run(order, Heard())

@@ -25,7 +25,7 @@ from tests.commands.test_runner_local import FAKE, Heard, errors, fake_java
 from tests.unit.metadata_folder import SETTINGS, loaded
 
 SMALL = TierSpec(cores=2, memory="4g", workers=3, task_memory="1g")
-LARGE = TierSpec(tasks="many", cores=4, memory="2g", compute={"spark_submit": {"workers": 5, "driver_memory": "3g"}})
+LARGE = TierSpec(tasks="many", cores=4, memory="2g", workers=5)
 
 
 def spec_of(lake: Path, **tables: str) -> JobSpec:
@@ -60,7 +60,12 @@ def test_standalone_cluster_gets_cores(tmp_path: Path) -> None:
 @pytest.mark.parametrize("master", ["yarn", "k8s://https://h:6443"])
 def test_other_clusters_get_executors_and_memory_overhead(tmp_path: Path, master: str) -> None:
     settings = SparkSubmitSettings(
-        master=master, archive="s3://b/e.tar.gz", packages=("a:b:1", "c:d:2"), jars=("/own.jar",), ship_code=False
+        master=master,
+        driver_memory="3g",
+        archive="s3://b/e.tar.gz",
+        packages=("a:b:1", "c:d:2"),
+        jars=("/own.jar",),
+        ship_code=False,
     )
     options, conf = reported(arguments(spec_of(tmp_path, a="small", b="large"), settings, []))
     assert (options["--archives"], options["--packages"]) == ("s3://b/e.tar.gz#environment", "a:b:1,c:d:2")
@@ -71,9 +76,8 @@ def test_other_clusters_get_executors_and_memory_overhead(tmp_path: Path, master
 
 
 def test_a_job_is_as_large_as_the_largest_tier_of_its_own_tables(tmp_path: Path) -> None:
-    settings = SparkSubmitSettings(master="yarn")
-    assert size_of(spec_of(tmp_path, a="small"), settings).workers == 3
-    large = size_of(spec_of(tmp_path, a="large"), settings)
+    assert size_of(spec_of(tmp_path, a="small")).workers == 3
+    large = size_of(spec_of(tmp_path, a="large"))
     assert (large.workers, large.memory, large.overhead) == (5, "2g", None)
 
 
@@ -94,7 +98,6 @@ def test_user_settings_take_precedence(tmp_path: Path) -> None:
         ({"master": "yarn", "conf": {"spark.master": "x"}}, "conf.spark.master", "itself", "set `master`"),
         ({"master": "yarn", "conf": {"x": "y"}}, "conf.x", "not the name", "write e.g. spark."),
         ({"master": "yarn", "conf": {"spark.x": [1]}}, "conf.spark.x", "must be text", "one value"),
-        ({"master": "yarn", "application_url": "h"}, "application_url", "not the address", "http://"),
     ],
 )
 def test_wrong_settings_are_named_when_the_metadata_is_read(
@@ -107,14 +110,6 @@ def test_wrong_settings_are_named_when_the_metadata_is_read(
     assert (problem.field, problem.file) == (f"runners.spark_submit.{field}", "gddl.yaml")
     assert message in problem.message
     assert remedy in problem.remedy
-
-
-def test_invalid_compute_is_reported_only_for_the_chosen_runner(tmp_path: Path) -> None:
-    text = SETTINGS + "tiers:\n  a: {compute: {spark_submit: {cores: 0, memory: 3x}, moon: {cores: 0}}}\n"
-    with pytest.raises(SettingsError) as caught:
-        loaded(tmp_path, {"gddl.yaml": text})
-    fields = [problem.field for problem in caught.value.problems]
-    assert fields == ["tiers.a.compute.spark_submit.cores", "tiers.a.compute.spark_submit.memory"]
 
 
 @pytest.mark.parametrize("name", ["spark.hadoop.fs.s3a.secret.key", "spark.authenticate.secret", "spark.x.password"])
@@ -149,12 +144,12 @@ def test_wrong_settings_are_refused_as_those_of_platforms() -> None:
         make_runner("spark_submit", RunnerSettings(command=("job",), environ={}))
 
 
-def test_the_job_gets_all_arguments_and_its_page_is_linked(tmp_path: Path, master: str) -> None:
-    orders = {"results": {"s.a": {}}, "log": ["GDDL-APPLICATION app-7"], "dump": str(tmp_path / "dump.json")}
-    url = "http://h:8080/app/?appId={application}"
-    runner = runner_of(tmp_path, {"master": master, "application_url": url, "archive": "/e.tar.gz"}, orders)
+def test_the_job_gets_all_arguments_and_its_log_is_linked(tmp_path: Path, master: str) -> None:
+    orders = {"results": {"s.a": {}}, "dump": str(tmp_path / "dump.json")}
+    runner = runner_of(tmp_path, {"master": master, "archive": "/e.tar.gz"}, orders)
     outcome = runner.run(spec_of(tmp_path / "lake", a="small"), Heard())
-    assert (errors(outcome), outcome.log) == ({"s.a": None}, "http://h:8080/app/?appId=app-7")
+    log = str(tmp_path / "lake" / "_gddl" / "logs" / "s.a" / "20240101T000000-aa.log")
+    assert (errors(outcome), outcome.log) == ({"s.a": None}, log)
     environ = json.loads((tmp_path / "dump.json").read_text())["environ"]
     assert (environ["GDDL_SPARK_MASTER"], environ["GDDL_SPARK_DELTA"]) == (master, "ship")
     assert environ["PYSPARK_PYTHON"] == "./environment/bin/python"
@@ -163,14 +158,6 @@ def test_the_job_gets_all_arguments_and_its_page_is_linked(tmp_path: Path, maste
     code = Path(reported(submitted[:-1])[0]["--py-files"])
     assert code.suffix == ".zip"
     assert not code.exists(), "it goes with the job"
-
-
-def test_without_an_application_the_log_is_linked(tmp_path: Path, master: str) -> None:
-    runner = runner_of(
-        tmp_path, {"master": master, "application_url": "http://h/{application}"}, {"results": {"s.a": {}}}
-    )
-    outcome = runner.run(spec_of(tmp_path / "lake", a="small"), Heard())
-    assert outcome.log == str(tmp_path / "lake" / "_gddl" / "logs" / "s.a" / "20240101T000000-aa.log")
 
 
 def test_a_job_that_refuses_its_order_is_quoted_with_its_code(tmp_path: Path, master: str) -> None:

@@ -143,7 +143,6 @@ def test_its_variables_are_settings_that_the_metadata_takes() -> None:
         "/data/lake",
     )
     assert catalog.runners["spark_submit"]["master"] == "spark://spark-master:7077"
-    assert "{application}" in catalog.runners["spark_submit"]["application_url"]
     assert catalog.problems == ()
     cores, memory = catalog.tiers["small"].cores, catalog.tiers["small"].memory
     worker = services(example())["spark-worker"].command

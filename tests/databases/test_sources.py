@@ -20,7 +20,6 @@ from tests.one_task.test_sources import replica
 
 SETTINGS = """landing: ../landing
 lake: ../lake
-tiers: {small: {tasks: processes}}
 sources:
   crm: {landing: ../landing-crm, target: '{source}_{schema}.{table}', connection: GDDL_SOURCE_CRM}
   erp: {landing: ../landing-erp, target: '{source}_{schema}.{table}', connection: GDDL_SOURCE_ERP}

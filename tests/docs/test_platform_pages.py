@@ -181,7 +181,7 @@ def test_dag_factory_reads_the_workflow_of_mwaa_serverless(tmp_path: Path) -> No
 def test_the_command_of_mwaa_serverless_loads_tables_of_its_folder(rows: str, status: int, tmp_path: Path) -> None:
     (workflow,) = yaml.safe_load(serverless_workflow()).values()
     (tmp_path / "metadata/tables").mkdir(parents=True)
-    settings = "landing: ../landing\nlake: ../lake\ndefaults: {on_bad_row: fail}\ntiers: {small: {tasks: processes}}\n"
+    settings = "landing: ../landing\nlake: ../lake\ndefaults: {on_bad_row: fail}\n"
     (tmp_path / "metadata/gddl.yaml").write_text(settings)
     row = "{table: shop.orders, keys: [id], sequence_by: [seq], options: {csv_header: true}}"
     (tmp_path / "metadata/tables/shop.yaml").write_text(f"tables:\n  - {row}\n")

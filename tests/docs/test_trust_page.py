@@ -119,7 +119,7 @@ def test_filters_of_the_readers_are_as_many_as_the_page_says() -> None:
 @pytest.fixture
 def shop(tmp_path: Path) -> Path:
     (tmp_path / "metadata/tables").mkdir(parents=True)
-    settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
+    settings = "landing: ../landing\nlake: ../lake\n"
     (tmp_path / "metadata/gddl.yaml").write_text(settings)
     (tmp_path / "metadata/tables/shop.yaml").write_text(
         "tables: [{table: shop.orders, keys: [id], sequence_by: [seq]}]\n"

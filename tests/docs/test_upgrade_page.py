@@ -76,7 +76,7 @@ def test_bundles_of_the_page_are_made(command: str, tmp_path: Path) -> None:
 def wheel_of(folder: Path, version: str = HERE, contract: int = CONTRACT_VERSION) -> Path:
     """The wheel of this tree, as another version of the package or of the contract."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = bundle.write_wheel(folder)
+    made = bundle.build_wheel(folder)
     with zipfile.ZipFile(made) as archive:
         files = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
     made.unlink()
@@ -147,7 +147,7 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     (tmp_path / "metadata/tables").mkdir(parents=True)
-    settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
+    settings = "landing: ../landing\nlake: ../lake\n"
     (tmp_path / "metadata/gddl.yaml").write_text(settings)
     (tmp_path / "metadata/tables/shop.yaml").write_text(
         "tables: [{table: shop.orders, keys: [id], sequence_by: [seq]}]\n"

@@ -31,7 +31,7 @@ _OPTIONS = {
 }
 
 IS_3_0 = version("apache-airflow-core").startswith("3.0.")
-"""Airflow 3.0 has no deadlines, no place for pages in its menu, and keeps import errors of files without DAGs."""
+"""Airflow 3.0 has no place for pages in its menu, and keeps import errors of files without DAGs."""
 
 
 @dataclass
@@ -139,7 +139,11 @@ def order(root: Path, webhook: str | None = None) -> StartRequest:
     shutil.copytree(ROOT / "dags", dags)
     shutil.copy(Path(__file__).with_name("consumer.py"), dags)
     settings = HomeSettings(dags=dags, port=free_port(0), parallelism=4, title="end to end", more=more)
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    environ = {
+        **os.environ,
+        "GDDL_WITHOUT_SPARK": "",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
     own = {"E2E_JOB": str(root)}
     if webhook is not None:
         own |= {"AIRFLOW_CONN_OPS": webhook, "AIRFLOW__GDDL__NOTIFY_CONNECTION": "ops"}

@@ -15,7 +15,6 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import (
     Expectation,
-    ForeignKey,
     InitialLoad,
     LandingRetention,
     SchemaEvolution,
@@ -162,8 +161,8 @@ REFUSED: dict[str, Any] = {
     "dialect": "debezium", "schema": SchemaGate(require=("id",)),
 }  # fmt: skip
 LOST: dict[str, Any] = {
-    "history": True, "freshness": "30m", "heartbeat": "s.h", "derive": {"d": "id + 1"}, "unique": {"u": ("id",)},
-    "foreign_key": {"f": ForeignKey(columns=("id",), to="s.u")}, "cluster_by": ("id",), "iceberg": True,
+    "history": True, "freshness": "30m", "heartbeat": "s.h", "derive": {"d": "id + 1"},
+    "cluster_by": ("id",), "iceberg": True,
     "expect": {"good": Expectation(rule="id > 1", on="warn")}, "catalog": "c", "depends_on": ("s.u",),
     "landing_retention": LandingRetention(after="30d"), "initial_load": InitialLoad(),
 }  # fmt: skip

@@ -30,7 +30,6 @@ def set_up() -> None:
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
         "AIRFLOW__GDDL__JOB_COMMAND": json.dumps([sys.executable, str(FAKE)]),
         "AIRFLOW__GDDL__RETRIES": "0",
-        "AIRFLOW__GDDL__CONTINUOUS_RETRIES": "0",
         "AIRFLOW__GDDL__RETRY_DELAY_SECONDS": "0",
         "AIRFLOW__GDDL__POLL_SECONDS": "0.2",
         "AIRFLOW__GDDL__DEPENDENCY_WAIT_SECONDS": "0",

@@ -14,11 +14,10 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Observer, Runtime, silent
+from spark_jobs.batch.runtime import NoSpark, Observer, Runtime, silent
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
@@ -30,7 +29,7 @@ from tests.harness.landing import to_table, write
 from tests.oracle import Run
 
 Row = Mapping[str, Any]
-TIER = replace(DEFAULT_TIERS["small"], tasks="processes")
+TIER = DEFAULT_TIERS["small"]
 
 
 def spec_of(name: str = "t", **fields: Any) -> TableSpec:

@@ -25,10 +25,9 @@ from airflow_gddl.contract.actions import ResyncRows
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, InitialLoad, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime, SparkLeftOut
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.harness.background_job import BackgroundJob
 from tests.harness.lake import Lake
@@ -222,9 +221,7 @@ def test_replica_equals_the_source_though_each_part_is_killed(seed: int, pipelin
 def test_continuous_job_outlives_brokers_and_connectors(pipeline: Pipeline) -> None:
     specs = [replace(spec, trigger="1s") for spec in pipeline.specs]
     job = pipeline.lake.job(specs, JobOptions(continuous=Continuous()), "goes on")
-    runtime = Runtime(
-        storage=Storage(), spark=NoSpark(), spreads={"processes": LocalSpread()}, environ=pipeline.environ()
-    )
+    runtime = Runtime(storage=Storage(), spark=SparkLeftOut(), environ=pipeline.environ())
     with BackgroundJob(job, runtime) as background:
         with written(pipeline.source, 7):
             for part in (pipeline.kafka, pipeline.connect, pipeline.kafka):

@@ -27,9 +27,8 @@ from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.sources.kafka import topic_of
 from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import Runtime, SparkLeftOut
 from spark_jobs.dialects import kafka_log
-from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.plan.source_limits import SourceLimits
 from tests.debezium.source import Source
 from tests.harness.background_job import BackgroundJob
@@ -393,7 +392,7 @@ def test_continuous_job_follows_topics(kafka: Broker, tmp_path: Path) -> None:
     specs = [replace(one.spec, table=f"shop.t{n}", trigger="1s") for n, one in enumerate(topics)]
     lake = topics[0].lake
     job = replace(lake.job(specs, JobOptions(continuous=Continuous())), run_id="goes on")
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"processes": LocalSpread()}, environ=os.environ)
+    runtime = Runtime(storage=Storage(), spark=SparkLeftOut(), environ=os.environ)
     sources = [lived(n, 60) for n in (21, 22)]
     with BackgroundJob(job, runtime) as background:
         for at in range(0, 200, 20):

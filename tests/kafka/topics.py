@@ -19,10 +19,9 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Observer, Runtime, silent
+from spark_jobs.batch.runtime import NoSpark, Observer, Runtime, silent
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.plan.source_limits import SourceLimits
 from tests.harness.lake import Lake

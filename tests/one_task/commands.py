@@ -6,7 +6,6 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,12 @@ from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobSpec, TableSpec
+from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
-from spark_jobs.batch.totals import TaskOutcome
+from spark_jobs.batch.runtime import Runtime, SparkLeftOut
 from spark_jobs.job.job_tables import exit_status, run_job
-from spark_jobs.job.spread_local import NoSpark, Task, answer
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
 Answer = tuple[list[dict[str, Any]], str]
@@ -55,15 +52,6 @@ def _answer(out: str, err: str, ended: int, status: int | None) -> Answer:
     return [json.loads(line) for line in out.splitlines() if line.startswith("{")], out + err
 
 
-class _SpreadHere:
-    """A worker in this process."""
-
-    def run(self, job: JobSpec, specs: Sequence[TableSpec]) -> Iterator[TaskOutcome]:
-        runtime = Runtime(storage=Storage(), spark=NoSpark())
-        for spec in specs:
-            yield from (found for found in answer(Task((spec,)), job, runtime) if not isinstance(found, int))
-
-
 def _run_here(_: JobProcess, spec: JobSpec, listener: Listener) -> JobOutcome:
     """`JobProcess.run` without the process."""
     results: list[JobResult] = []
@@ -72,6 +60,6 @@ def _run_here(_: JobProcess, spec: JobSpec, listener: Listener) -> JobOutcome:
         results.append(from_json(JobResult, to_json(result)))
         listener.on_result(results[-1])
 
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"processes": _SpreadHere()})
+    runtime = Runtime(storage=Storage(), spark=SparkLeftOut())
     outcomes = run_job(from_json(JobSpec, to_json(spec)), runtime, show)
     return JobOutcome(results=tuple(results), exit_status=exit_status(outcomes))

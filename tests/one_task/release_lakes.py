@@ -30,10 +30,9 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Observer, Runtime, Step, silent
+from spark_jobs.batch.runtime import NoSpark, Observer, Runtime, Step, silent
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals, TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.pipeline import run_table
 from tests.harness.lake import Lake

@@ -288,7 +288,6 @@ def plain(folder: Path, *arguments: str) -> list[list[str]]:
 METADATA = """
 landing: ../landing
 lake: ../lake
-tiers: {small: {tasks: processes}}
 sources:
   crm: {heartbeat: ops.heartbeat, defaults: {freshness: 1h}}
 """

@@ -20,9 +20,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runtime.landing.continuous_job import DesiredStateKeeper
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, utc_now
+from spark_jobs.batch.runtime import Runtime, SparkLeftOut, utc_now
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from tests.harness.background_job import BackgroundJob, known_tables
@@ -86,7 +85,7 @@ def specs_of(*names: str) -> list[TableSpec]:
 
 
 def runtime() -> Runtime:
-    return Runtime(storage=Storage(), spark=NoSpark(), spreads={"processes": LocalSpread()})
+    return Runtime(storage=Storage(), spark=SparkLeftOut())
 
 
 def kept(lake: Lake, specs: Sequence[TableSpec], options: JobOptions = GOES_ON) -> BackgroundJob:
@@ -208,31 +207,6 @@ def test_concurrent_jobs_duplicate_nothing(source: Source) -> None:
             source.change()
             first.until(source.is_taken)
     source.check()
-
-
-def test_killed_idle_worker_is_replaced(source: Source) -> None:
-    with kept(source.lake, source.specs) as job:
-        job.until(source.is_taken)
-        before = wait_for(_children)
-        for pid in before:
-            os.kill(pid, signal.SIGKILL)
-        source.change()
-        job.until(source.is_taken)
-    source.check()
-
-
-def _children() -> set[int]:
-    """Workers of this process."""
-    found = set()
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-            line = (stat.parent / "cmdline").read_text()
-        except OSError:
-            continue
-        if int(text.rpartition(")")[2].split()[1]) == os.getpid() and "spawn_main" in line:
-            found.add(int(stat.parent.name))
-    return found
 
 
 def process_job(source: Source, seconds: float | None = None) -> JobSpec:

@@ -64,7 +64,6 @@ def test_runs_until_ctrl_c(metadata: Path, tmp_path: Path) -> None:
     assert list((tmp_path / "lake" / "_gddl" / "continuous").rglob("*.json")) == []
 
 
-@pytest.mark.usefixtures("on_a_cluster")
 @pytest.mark.parametrize(
     ("more", "runner"), [(["--full-refresh"], "local"), (["--dry-run"], "local"), ([], "databricks")]
 )

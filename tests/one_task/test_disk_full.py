@@ -11,9 +11,8 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage, local
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.ledger import claim
 from tests.harness.lake import Lake, spec_of

@@ -23,11 +23,10 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import compact
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.run_results import ResultStore
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.harness.asked import with_asked
 from tests.harness.lake import Lake, spec_of

@@ -16,10 +16,9 @@ from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import HasEtag, Storage, StoredObject
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write

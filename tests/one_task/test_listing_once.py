@@ -11,10 +11,9 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Continuous, JobOptions
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.batch.runtime import Runtime, Step
+from spark_jobs.batch.runtime import NoSpark, Runtime, Step
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger

@@ -20,10 +20,9 @@ from airflow_gddl.contract.result import MAINTENANCE_COUNTS
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.actions.maintain import RUNS_KEPT, MaintenanceResult
-from spark_jobs.batch.runtime import Clock, Runtime, Step, utc_now
+from spark_jobs.batch.runtime import Clock, NoSpark, Runtime, Step, utc_now
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.plan.identity import vacuum_hours

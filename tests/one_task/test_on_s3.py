@@ -15,10 +15,9 @@ from airflow_gddl.contract.actions import Erase, Maintain, Verify
 from airflow_gddl.contract.layout import Layout, table_url
 from airflow_gddl.contract.spec import JobOptions, Roots
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.s3_server import Bucket, serving

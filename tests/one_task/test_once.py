@@ -15,10 +15,9 @@ from airflow_gddl.contract.layout import result_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, utc_now
+from spark_jobs.batch.runtime import NoSpark, Runtime, utc_now
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.spread_spark import SparkSpread, TaskResultStore, _watched, once
 from spark_jobs.job.stop import refused
 from spark_jobs.job.table_job import attempt, totals_of

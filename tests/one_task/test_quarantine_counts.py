@@ -36,7 +36,7 @@ def judged(record: TableRecord) -> tuple[str, ...]:
 def project(folder: Path) -> None:
     """Metadata of the table."""
     (folder / "metadata/tables").mkdir(parents=True)
-    settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
+    settings = "landing: ../landing\nlake: ../lake\n"
     (folder / "metadata/gddl.yaml").write_text(settings)
     (folder / "metadata/tables/t.yaml").write_text("tables: [{table: s.t, keys: [id], sequence_by: [seq]}]\n")
 

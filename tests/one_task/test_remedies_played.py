@@ -51,7 +51,7 @@ class Shop:
         self.row = {name: value for name, value in {**self.row, **fields}.items() if value is not None}
         tables = self.folder / "metadata" / "tables"
         tables.mkdir(parents=True, exist_ok=True)
-        settings = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\n"
+        settings = "landing: ../landing\nlake: ../lake\n"
         (self.folder / "metadata" / "gddl.yaml").write_text(settings)
         row = ", ".join(f"{name}: {value}" for name, value in {"table": "s.t", **self.row}.items())
         (tables / "s.yaml").write_text(f"tables: [{{{row}}}]\n")

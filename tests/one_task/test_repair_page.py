@@ -241,8 +241,7 @@ OF_PAGES = {
         "gddl resync --table T --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
     },
     "as-of.md": {
-        "`CUT_BEFORE_LOAD`": "as_of/test_by_time.py::test_rows_that_were_read_from_the_source_again_are_refused",
-        "an earlier release": "as_of/test_of_commits.py::test_files_that_an_earlier_release_has_read_are_refused",
+        "read again later": "as_of/test_by_time.py::test_rows_that_were_read_from_the_source_again_are_refused",
     },
     "recipes/no-key.md": {
         "removes the earlier rows": f"{WITHOUT_KEYS}::test_much_smaller_load_is_held_and_equal_to_nothing",

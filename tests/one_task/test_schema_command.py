@@ -21,8 +21,7 @@ ROW: dict[str, Any] = {
     "table": "s.t", "keys": ["id"], "sequence_by": ["seq"], "freshness": "30m", "owner": "sales",
     "mask": {"mail": "hmac"}, "description": "Orders.",
     "column_descriptions": {"day": "Day of the order."}, "exclude_columns": ["secret"],
-    "expect": {"good": {"rule": "price > 0", "on": "warn"}}, "unique": {"once": ["day", "price"]},
-    "foreign_key": {"self": {"columns": "id", "to": "s.t"}}, "tags": {"domain": "sales"},
+    "expect": {"good": {"rule": "price > 0", "on": "warn"}}, "tags": {"domain": "sales"},
 }  # fmt: skip
 
 

@@ -261,7 +261,6 @@ def test_the_ledger_of_a_table_without_shards_has_no_word_of_them(tmp_path: Path
 
 SETTINGS = """landing: ../landing
 lake: ../lake
-tiers: {small: {tasks: processes}}
 sources:
   crm_eu: {landing: ../landing-crm_eu, target: '{source}_{schema}.{table}'}
   crm_us: {landing: ../landing-crm_us}

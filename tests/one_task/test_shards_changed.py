@@ -24,7 +24,6 @@ pytestmark = pytest.mark.wide
 TWO = ("eu", "us")
 SETTINGS = """landing: ../landing
 lake: ../lake
-tiers: {small: {tasks: processes}}
 sources: {eu: {landing: ../landing-eu}, us: {landing: ../landing-us}}
 """
 HEAD = "source: eu\ndefaults: {settle: 0s, sequence_by: [seq]}\n"

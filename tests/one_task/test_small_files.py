@@ -14,9 +14,8 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, Step
+from spark_jobs.batch.runtime import NoSpark, Runtime, Step
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.tables import small_files
 from tests.harness.lake import Lake, spec_of

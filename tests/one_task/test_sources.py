@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from tests.harness.landing import write
 from tests.one_task.commands import gddl, gddl_process
 
-SETTINGS = "landing: ../landing\nlake: ../lake\ntiers: {small: {tasks: processes}}\nsources:\n"
+SETTINGS = "landing: ../landing\nlake: ../lake\nsources:\n"
 SOURCE = "  {0}: {{landing: ../landing-{0}, target: '{{source}}_{{schema}}.{{table}}'}}\n"
 ROWS = "tables:\n  - {table: public.orders, keys: [id], sequence_by: [seq], tombstone_retention: 7d}\n"
 

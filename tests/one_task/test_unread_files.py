@@ -105,7 +105,7 @@ def test_codes_of_files_choose_all_of_them(lake: Lake, code: str, files: int) ->
 
 def test_raised_limit_of_the_tier_reads_what_was_too_large(lake: Lake) -> None:
     lake.change(WRONG, 1, [("I", i, "x" * 40_000) for i in range(10, 60)])
-    small = replace(lake, tier=replace(lake.tier, max_inflated_bytes=1_000_000, max_inflation=1))
+    small = replace(lake, tier=replace(lake.tier, max_inflated_bytes=1_000_000))
     assert [w.code for w in small.done(WRONG).warnings] == ["FILE_UNREADABLE"]
     assert codes(small, WRONG) == {"FILE_TOO_LARGE": 1}
     assert lake.done(WRONG).status == "skipped"

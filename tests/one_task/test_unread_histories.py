@@ -14,10 +14,9 @@ import pytest
 from airflow_gddl.contract.actions import ErrorsList, ErrorsReplay, Maintain, Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import attempt, totals_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write

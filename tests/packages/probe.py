@@ -44,7 +44,6 @@ OF_AIRFLOW = (
 ROOMS = {
     "airflow_gddl.hooks.databricks": "airflow.providers.databricks",
     "airflow_gddl.operators.lineage": "airflow.providers.openlineage",
-    "spark_jobs.job.metrics_file": "prometheus_client",
     "spark_jobs.sources.capture.engine_process": "jpype",
 }
 """Modules that are loaded only where the package of their extra is."""
@@ -130,13 +129,12 @@ def commands() -> dict[str, Any]:
     Path("landing").mkdir()
     for name, one in BUILT_IN.items():
         if name not in ("init", *NOT_TRIED) and (name not in JOBS or not (has("pyspark") or has("airflow"))):
-            line = one.example.partition(" > ")[0]
-            found[line] = command(line)
+            found[one.example] = command(one.example)
     settings = Path("metadata/gddl.yaml").read_text()
     for runner, given in RUNNERS.items():
         own = {**given, "local_roots": True} if runner != "spark_submit" else given
         Path("metadata/gddl.yaml").write_text(f"{settings}runner: {runner}\nrunners: {json.dumps({runner: own})}\n")
-        found |= {f"{runner}: {line}": command(line) for line in ("gddl validate", "gddl plan", "gddl pools")}
+        found |= {f"{runner}: {line}": command(line) for line in ("gddl validate", "gddl plan")}
     Path("metadata/gddl.yaml").write_text(settings)
     return found
 

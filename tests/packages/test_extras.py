@@ -10,7 +10,6 @@ import json
 import re
 import tomllib
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from packaging.requirements import Requirement
 
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.packages import EXTRAS
-from airflow_gddl.contract.spec import DEFAULT_TIERS, TierTasks
 from tests.harness.lake import Lake, spec_of
 from tests.packages.user_environments import (
     ROOT,
@@ -140,9 +138,9 @@ def check_commands(found: dict[str, Any]) -> None:
     """Every command worked or said in a coded error what it lacks, and that extra exists."""
     lost = {line: one["printed"] for line, one in found.items() if LOST.search(one["printed"])}
     assert lost == {}
-    works = [line for line in found if line.split(": ")[-1] in ("gddl init", "gddl validate", "gddl pools")]
+    works = [line for line in found if line.split(": ")[-1] in ("gddl init", "gddl validate")]
     assert {line: found[line]["printed"] for line in works if found[line]["status"] != 0} == {}
-    assert len(works) == 11, "for each runner, and before"
+    assert len(works) == 6, "for each runner, and before"
     plans = {line: one["printed"] for line, one in found.items() if "gddl plan" in line}
     assert [line for line, printed in plans.items() if "2 tables in 4 DAGs" not in printed] == []
     extras = {extra for one in found.values() for named in REMEDY.findall(one["printed"]) for extra in named.split(",")}
@@ -163,22 +161,20 @@ def check_load(environment: Environment, folder: Path, combination: Combination,
     Spark does it where no other combination has fewer packages for it: each start takes ten seconds of a core.
     """
     folder.mkdir()
-    tasks: TierTasks = "one" if is_smallest(combination) else "processes"
+    alone = {} if is_smallest(combination) else {"GDDL_WITHOUT_SPARK": "1"}
     if demo:
         done = environment.run("-m", "airflow_gddl.cli.main", "demo", "--scale", "0.001", "--rounds", "1", cwd=folder)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "Every replica equals its source." in done.stdout
         return
-    lake, spec = Lake(folder, tier=replace(DEFAULT_TIERS["small"], tasks=tasks)), spec_of("a")
+    lake, spec = Lake(folder), spec_of("a")
     lake.load(spec)
     if cli:
         assert environment.run("-m", "airflow_gddl.cli.main", "init", cwd=folder).returncode == 0
-        settings = folder / "metadata" / "gddl.yaml"
-        settings.write_text(f"{settings.read_text()}tiers: {{small: {{tasks: {tasks}}}}}\n")
         (folder / "metadata" / "tables" / "shop.yaml").write_text("source: s\ntables: [{table: s.a, keys: [id]}]\n")
-        done = environment.run("-m", "airflow_gddl.cli.main", "run", cwd=folder)
+        done = environment.run("-m", "airflow_gddl.cli.main", "run", cwd=folder, more=alone)
     else:
-        done = environment.run("-m", "spark_jobs.main", "--spec", to_json(lake.job([spec])), cwd=folder)
+        done = environment.run("-m", "spark_jobs.main", "--spec", to_json(lake.job([spec])), cwd=folder, more=alone)
     assert done.returncode == 0, done.stdout + done.stderr
     assert lake.replica(spec) == {0: "load 0", 1: "load 1", 2: "load 2"}
 

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,8 +101,10 @@ class Environment:
         if _uv("--offline", *install, check=False):
             _uv(*install)  # uv's cache is not that of this machine's `make test`
 
-    def run(self, *arguments: str | Path, cwd: Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
-        """A process of the environment's Python, which knows nothing of this checkout."""
+    def run(
+        self, *arguments: str | Path, cwd: Path, timeout: float = 300, more: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """A process of the environment's Python, which knows nothing of this checkout; `more`: variables."""
         kept = ("HOME", "JAVA_HOME", "LANG", "TMPDIR", "SSL_CERT_FILE")
         environ = {name: os.environ[name] for name in kept if name in os.environ}
         environ |= {
@@ -113,6 +115,7 @@ class Environment:
             "GDDL_SETTLE": "0s",
             "COLUMNS": "80",
         }
+        environ |= more or {}
         command = [self.python, *arguments]
         return subprocess.run(
             command, cwd=cwd, env=environ, capture_output=True, text=True, check=False, timeout=timeout

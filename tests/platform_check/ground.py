@@ -19,7 +19,7 @@ from airflow_gddl.platform_check import command, job_checks, storage_checks
 from airflow_gddl.platform_check.checks import CheckContext, Outcome
 from airflow_gddl.platform_check.job_checks import JobChecks
 
-SETTINGS: Mapping[str, Any] = {"runner": "local", "tiers": {"small": {"tasks": "processes"}}}
+SETTINGS: Mapping[str, Any] = {"runner": "local"}
 STORAGE = tuple(storage_checks.PROBES)
 JOBS = ("job.load", "job.cancel", "job.resume", "tables.verify", "tables.rows")
 
@@ -63,7 +63,7 @@ class Ground:
     def cli(self) -> CliContext:
         return replace(context.real(), environ={**os.environ, **self.environ})
 
-    def context(self, *, minutes: float = 5.0, cli: CliContext | None = None, **changes: Any) -> CheckContext:
+    def context(self, *, minutes: float = 20.0, cli: CliContext | None = None, **changes: Any) -> CheckContext:
         """What checks work with.
 
         Args:
@@ -83,21 +83,17 @@ def outcomes(made: CheckContext, *wanted: str) -> dict[str, Outcome]:
 
 
 @contextmanager
-def on_workspace(ground: Ground, *, minutes: float = 5.0) -> Iterator[tuple[CheckContext, Any]]:
+def on_workspace(ground: Ground) -> Iterator[tuple[CheckContext, Any]]:
     """A context whose jobs are processes of the fake workspace of Databricks, and this."""
-    from airflow_gddl.runners.databricks import jobs as databricks  # noqa: PLC0415 - needs its SDK
-    from airflow_gddl.runners.databricks.access import DatabricksAccess  # noqa: PLC0415 - as above
+    from airflow_gddl.runners.databricks.jobs import jobs_of  # noqa: PLC0415 - needs its SDK
     from airflow_gddl.runners.databricks.settings import DatabricksSettings  # noqa: PLC0415 - as above
-    from airflow_gddl.runners.databricks.workspace import connect  # noqa: PLC0415 - as above
     from devtools.fake_databricks.server import serving  # noqa: PLC0415 - as above
 
     own = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "node_type": "i3.xlarge", "local_roots": True}
-    tasks = {f"GDDL_TIERS__{size}__TASKS": "one" for size in ("SMALL", "MEDIUM")}
     with serving([sys.executable, "-m", "spark_jobs.main"]) as server:
         login = {"DATABRICKS_HOST": server.workspace.url, "DATABRICKS_TOKEN": server.token}
-        with mock.patch.dict(os.environ, {**tasks, **login}):
-            jobs = databricks.jobs_of({"small": TierSpec(tasks="one")}, DatabricksSettings(**own))
-            workspace = connect(DatabricksAccess())
-            databricks.apply(workspace, databricks.plan(workspace, jobs))
+        with mock.patch.dict(os.environ, {"GDDL_WITHOUT_SPARK": "", **login}):
+            for job in jobs_of({"small": TierSpec(tasks="one")}, DatabricksSettings(**own)).values():
+                server.workspace.create(job)
             settings = {**ground.settings, "runner": "databricks", "runners": {"databricks": own}, "tiers": {}}
-            yield replace(ground, settings=settings).context(minutes=minutes), server.workspace
+            yield replace(ground, settings=settings).context(), server.workspace

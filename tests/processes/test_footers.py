@@ -18,7 +18,7 @@ from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import chunks_of
 from spark_jobs.dialects.probe import probe
-from spark_jobs.dialects.protocol import ReadBounds, Unreadable
+from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rules.file_rows import read_file
 
@@ -56,8 +56,7 @@ def test_a_contradictory_footer_is_no_readable_file(tmp_path: Path, most: int) -
     """Within its process: were it to end, so would these tests."""
     path = tmp_path / "20240101-000000001.parquet"
     path.write_bytes(contradictory())
-    bounds = ReadBounds(most=most, ratio=most)
-    found = read_file(Storage(), probe(Storage(), planned(path), DmsOptions(), bounds))
+    found = read_file(Storage(), probe(Storage(), planned(path), DmsOptions(), most))
     assert isinstance(found, Unreadable)
     assert (found.code, "histogram" in found.reason) == ("FILE_UNREADABLE", True)
 

@@ -74,11 +74,14 @@ def filters() -> list[tuple[Filter, int]]:
 # --- the tables
 
 
+ALONE = {"GDDL_SETTLE": "0s", "GDDL_WITHOUT_SPARK": "1"}
+
+
 def make(folder: Path) -> None:
     """Land files for each table and load them, with the `gddl` of this environment."""
     metadata = folder / "metadata"
     (metadata / "tables").mkdir(parents=True)
-    tier = "{{tasks: processes, max_files_per_batch: 1, deletion_vectors: {}}}"
+    tier = "{{max_files_per_batch: 1, deletion_vectors: {}}}"
     tiers = f"small: {tier.format('false')}, medium: {tier.format('true')}"
     (metadata / "gddl.yaml").write_text(f"landing: ../landing\nlake: ../lake\ntiers: {{{tiers}}}\n")
     listed = ", ".join(
@@ -92,7 +95,7 @@ def make(folder: Path) -> None:
         for name in TABLES:
             _land(folder / "landing/s" / name, number, part, columns, zone=name != "local_times")
         if number in (0, CHANGES):
-            subprocess.run(run, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "GDDL_SETTLE": "0s"})
+            subprocess.run(run, check=True, stdout=subprocess.DEVNULL, env={**os.environ, **ALONE})
 
 
 def _changes() -> Iterator[tuple[dict[str, list[Any]], list[dict[str, Any]]]]:

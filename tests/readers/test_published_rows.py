@@ -1,4 +1,4 @@
-"""The published rows as `Lake.read` gives them, against the oracle; marks of deletes that every filter finds."""
+"""Published columns without deleted rows, against the oracle; marks of deletes that every filter finds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from airflow_gddl.cli import lake
+from airflow_gddl.cli.schema import published_fields
 from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
@@ -92,8 +92,14 @@ class Published:
         return self.table.run(options)
 
     def read(self) -> Rows:
-        """The published rows."""
-        return _sorted(lake.Lake(self.folder / "metadata", environ={}).read(TABLE).to_pylist())
+        """What the view of docs/consumers.md shows."""
+        table = DeltaTable(self.layout.replica)
+        marks = table.to_pyarrow_table().schema.field("_gddl").type.names
+        fields = published_fields(load(self.folder / "metadata", {}).roots, self.spec, {})
+        columns = ", ".join('"' + one["name"].replace('"', '""') + '"' for one in fields)
+        left = "WHERE NOT _gddl['deleted']" if "deleted" in marks else ""
+        rows = QueryBuilder().register("t", table).execute(f"SELECT {columns} FROM t {left}").read_all()
+        return _sorted(pa.table(rows).to_pylist())
 
     def alive(self) -> set[int]:
         """Keys of rows that are not marked deleted; every reader's filter finds the same ones."""

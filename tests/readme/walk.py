@@ -18,8 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 START = ROOT / "docs" / "start.md"
 """The first page whose commands are typed; the README's one command is CI's first step."""
-WITHOUT_SPARK = ("GDDL_SETTLE", "GDDL_TIERS__SMALL__TASKS", "GDDL_TIERS__MEDIUM__TASKS")
-"""Variables as conftest sets them: small tables in local processes."""
+WITHOUT_SPARK = ("GDDL_SETTLE", "GDDL_WITHOUT_SPARK")
+"""Variables as conftest sets them."""
 _MARK = r"<!-- (?P<what>[a-z]+)(?:: (?P<name>\S+))? -->\n"
 _BLOCK = re.compile(_MARK + r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
 

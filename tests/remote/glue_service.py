@@ -116,10 +116,6 @@ class GlueService:
         self.jobs[Name] = {"Name": Name, **settings, "Tags": Tags}
         return {"Name": Name}
 
-    def _UpdateJob(self, JobName: str, JobUpdate: dict[str, Any]) -> Answer:  # noqa: N802, N803 - Glue's names
-        self.jobs[JobName] = {"Name": JobName, **JobUpdate}
-        return {"JobName": JobName}
-
     def _GetJob(self, JobName: str) -> Answer:  # noqa: N802, N803 - Glue's names
         return {"Job": self._job(JobName)}
 

@@ -10,11 +10,8 @@ import pytest
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec
-from airflow_gddl.runners.databricks import jobs as databricks
-from airflow_gddl.runners.databricks.access import DatabricksAccess
 from airflow_gddl.runners.databricks.jobs import jobs_of
 from airflow_gddl.runners.databricks.settings import DatabricksSettings
-from airflow_gddl.runners.databricks.workspace import connect
 from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner, settings_of
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey
 from devtools.fake_databricks.server import FakeServer
@@ -24,13 +21,11 @@ from tests.remote.conftest import OWN
 from tests.remote.heard import Heard
 
 
-def deployed(**own: Any) -> list[str]:
-    """Jobs made from default tiers; what was done to each."""
+def deployed(fake: FakeServer, **own: Any) -> None:
+    """Make the jobs of default tiers."""
     settings = settings_of("databricks", DatabricksSettings, {**OWN, **own})
-    workspace = connect(DatabricksAccess())
-    changes = databricks.plan(workspace, jobs_of({"small": DEFAULT_TIERS["small"]}, settings))
-    databricks.apply(workspace, changes)
-    return [f"{change.name}: {change.action}" for change in changes]
+    for job in jobs_of({"small": DEFAULT_TIERS["small"]}, settings).values():
+        fake.workspace.create(job)
 
 
 def runner(spec: JobSpec, run: str = "r1", **submission: Any) -> RemoteRunner:
@@ -58,7 +53,7 @@ def pack(lake: Lake, names: Sequence[str]) -> JobSpec:
 
 
 def test_a_pack_is_loaded_by_one_run_and_every_result_comes_back(fake: FakeServer, lake: Lake) -> None:
-    assert deployed() == ["gddl-small: create"]
+    deployed(fake)
     spec = pack(lake, ["a", "b", "c"])
     heard = Heard()
     outcome = runner(spec).run(spec, heard)
@@ -79,7 +74,7 @@ def test_without_a_deployed_job_nothing_is_started(fake: FakeServer, lake: Lake)
 
 
 def test_the_run_of_a_lost_worker_is_resumed(fake: FakeServer, lake: Lake) -> None:
-    deployed()
+    deployed(fake)
     spec = pack(lake, ["a", "b"])
     first = runner(spec, patient=False).run(spec, Heard())
     assert first.waiting is not None
@@ -103,7 +98,7 @@ def test_no_credential_of_a_workspace_or_of_airflow_reaches_lake_or_jobs(
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
     caplog.set_level("DEBUG")
-    deployed()
+    deployed(fake)
     spec = pack(lake, ["a", "b"])
     write_bytes(Path(lake.layout(spec.tables[1]).landing), "LOAD00000001.parquet", b"none")
     heard = Heard()

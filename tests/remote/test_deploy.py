@@ -1,4 +1,4 @@
-"""`gddl deploy databricks`: made, kept, renewed, shown, rendered; and `gddl run` through what it made."""
+"""`gddl deploy databricks`: an asset bundle; and `gddl run` through its jobs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from pathlib import Path
 import pytest
 import yaml
 from databricks.bundles.jobs import Job
-from databricks.sdk.service.jobs import JobSettings
 
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.runners.databricks.settings import project_settings
 from devtools.fake_databricks.server import FakeServer
-from devtools.fake_databricks.workspace import settings_of
 from tests.harness.lake import Lake, spec_of
 
-pytestmark = pytest.mark.usefixtures("on_a_cluster")
 SETTINGS = """landing: {root}/landing
 lake: {root}/lake
 runner: databricks
@@ -55,7 +51,7 @@ def test_a_bundle_is_what_the_types_of_databricks_bundles_take(
 ) -> None:
     """Every field is one of theirs, and comes back as it went in."""
     write(metadata, f", run_as: 6f3c2a1e, tags: {{team: data}}, tiers: {{small: {{{tier}}}}}")
-    command = ("deploy", "databricks", "--render-bundle", str(tmp_path), "--metadata", str(metadata))
+    command = ("deploy", "databricks", "--out", str(tmp_path), "--metadata", str(metadata))
     assert gddl(capsys, *command)[0] == 0
     bundle = yaml.safe_load((tmp_path / "databricks.yml").read_text())
     (job,) = bundle["resources"]["jobs"].values()
@@ -70,54 +66,23 @@ def gddl(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]
     return status, capsys.readouterr().out
 
 
-def test_jobs_are_made_then_kept_then_renewed_where_they_differ(
-    fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    command = ("deploy", "databricks", "--json", "--metadata", str(metadata))
-    assert gddl(capsys, *command, "--dry-run")[0] == 0
-    assert fake.workspace.jobs == {}
-    status, out = gddl(capsys, *command)
-    made = [json.loads(line) for line in out.splitlines()]
-    assert (status, [(job["job"], job["action"]) for job in made]) == (0, [("gddl-small", "create")])
-    (job,) = fake.workspace.jobs.values()
-    assert (job.queue and job.queue.enabled, job.max_concurrent_runs) == (True, 20)
-    assert json.loads(gddl(capsys, *command)[1])["action"] == "keep"
-    write(metadata, ", max_concurrent_runs: 5, tags: {team: data}")
-    changed = json.loads(gddl(capsys, *command)[1])
-    assert changed["action"] == "update"
-    fields = {field["path"]: (field["before"], field["after"]) for field in changed["fields"]}
-    assert fields["max_concurrent_runs"] == (20, 5)
-    assert fields["tags"][1]["team"] == "data"
-    assert set(fields) == {"max_concurrent_runs", "tags"}
-    (job,) = fake.workspace.jobs.values()
-    assert job.max_concurrent_runs == 5
-    write(metadata, ", max_concurrent_runs: 5")
-    (field,) = json.loads(gddl(capsys, *command)[1])["fields"]
-    assert (field["path"], "team" in field["before"], "team" in field["after"]) == ("tags", True, False)
-
-
-def test_the_output_names_field_and_values(
-    fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gddl(capsys, "deploy", "databricks", "--metadata", str(metadata))
-    write(metadata, ", timeout: 2h")
-    _, out = gddl(capsys, "deploy", "databricks", "--dry-run", "--metadata", str(metadata))
-    assert re.search(r"timeout_seconds +43200 +7200", out)
-    (job,) = fake.workspace.jobs.values()
-    assert job.timeout_seconds == 43200
-
-
-def test_a_bundle_holds_the_same_jobs(
+def test_a_bundle_holds_the_jobs_of_tiers_with_tables(
     fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    command = ("deploy", "databricks", "--metadata", str(metadata))
-    assert gddl(capsys, *command, "--render-bundle", str(tmp_path / "bundle"))[0] == 0
-    assert fake.requests == []
-    bundle = yaml.safe_load((tmp_path / "bundle" / "databricks.yml").read_text())
+    folder = tmp_path / "bundle"
+    status, out = gddl(capsys, "deploy", "databricks", "--out", str(folder), "--metadata", str(metadata))
+    assert (status, fake.requests) == (0, [])
+    assert f"wrote {folder / 'databricks.yml'}: 1 jobs, which `databricks bundle deploy`" in out
+    bundle = yaml.safe_load((folder / "databricks.yml").read_text())
     assert (bundle["bundle"], list(bundle["resources"]["jobs"])) == ({"name": "gddl"}, ["gddl_small"])
-    gddl(capsys, *command)
-    (deployed,) = fake.workspace.jobs.values()
-    assert settings_of(bundle["resources"]["jobs"]["gddl_small"]) == JobSettings.from_dict(deployed.as_dict())
+    fake.workspace.deploy(folder / "databricks.yml")
+    (job,) = fake.workspace.jobs.values()
+    assert (job.name, job.max_concurrent_runs, job.queue and job.queue.enabled) == ("gddl-small", 20, True)
+
+
+def test_a_runner_without_saved_jobs_says_so(metadata: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert invoke(("deploy", "emr_serverless", "--metadata", str(metadata)), real()) == 2
+    assert "[OPTION_INVALID] emr_serverless: there are no jobs to deploy" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -218,31 +183,30 @@ def test_roots_that_jobs_can_t_use_are_refused_before_anything_is_asked(
 
 
 def test_serverless_tiers_on_s3_come_with_a_warning(
-    fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str]
+    metadata: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     roots = "landing: s3://bucket/landing\nlake: s3://bucket/lake\nrunner: databricks\n"
     settings = roots + "runners: {databricks: {wheel: /Volumes/a.whl, node_type: i3.xlarge%s}}\n"
     (metadata / "gddl.yaml").write_text(settings % ", tiers: {small: {serverless: true}}")
-    assert invoke(("deploy", "databricks", "--metadata", str(metadata)), real()) == 0
-    said = " ".join(capsys.readouterr().err.split())
+    command = ("deploy", "databricks", "--out", str(tmp_path), "--metadata", str(metadata))
+    said = gddl(capsys, *command)[1]
     assert said.startswith("Warning: tiers small run on serverless compute, where a job has no AWS credentials")
     profile = "arn:aws:iam::123456789012:instance-profile/gddl"
     (metadata / "gddl.yaml").write_text(settings % f", instance_profile: '{profile}'")
-    assert invoke(("deploy", "databricks", "--metadata", str(metadata)), real()) == 0
-    assert capsys.readouterr().err == ""
-    (job,) = fake.workspace.jobs.values()
-    (cluster,) = job.job_clusters or ()
-    assert cluster.new_cluster.aws_attributes is not None
-    assert cluster.new_cluster.aws_attributes.instance_profile_arn == profile
-    assert cluster.new_cluster.node_type_id == "i3.xlarge"
-    assert (job.environments or [], (job.tasks or ())[0].job_cluster_key) == ([], cluster.job_cluster_key)
+    assert "Warning" not in gddl(capsys, *command)[1]
+    (job,) = yaml.safe_load((tmp_path / "databricks.yml").read_text())["resources"]["jobs"].values()
+    (cluster,) = job["job_clusters"]
+    assert cluster["new_cluster"]["aws_attributes"]["instance_profile_arn"] == profile
+    assert cluster["new_cluster"]["node_type_id"] == "i3.xlarge"
+    assert job["tasks"][0]["job_cluster_key"] == cluster["job_cluster_key"]
 
 
 def test_a_command_line_runs_tables_through_the_workspace(
     fake: FakeServer, metadata: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     Lake(tmp_path).load(spec_of("a"))
-    gddl(capsys, "deploy", "databricks", "--metadata", str(metadata))
+    gddl(capsys, "deploy", "databricks", "--out", str(tmp_path), "--metadata", str(metadata))
+    fake.workspace.deploy(tmp_path / "databricks.yml")
     status, out = gddl(capsys, "run", "--json", "--metadata", str(metadata))
     result = json.loads(out)
     assert (status, result["table"], result["status"], result["main"]["rows"]) == (0, "s.a", "succeeded", 3)
@@ -257,11 +221,3 @@ def test_the_fake_is_a_command(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert re.fullmatch(r"export DATABRICKS_HOST=http://127.0.0.1:\d+ DATABRICKS_TOKEN=[A-Za-z0-9_-]{40,}\n", line)
-
-
-@pytest.mark.parametrize("text", ["i3.xlarge", "12e3", "0123", "null", "a: [b", "i3\n  evil: 1", "1234 # x"])
-def test_machines_of_a_new_project_are_the_text_that_was_given(text: str) -> None:
-    for node_type, pool, name in ((text, None, "node_type"), (None, text, "instance_pool_id")):
-        written = yaml.safe_load(project_settings(node_type, pool))["runners"]["databricks"]
-        assert written.keys() == {"wheel", name}
-        assert written[name] == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,10 +12,9 @@ import pytest
 from botocore.exceptions import EndpointConnectionError, NoRegionError, ProfileNotFound
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, TierSpec
+from airflow_gddl.contract.spec import CONTRACT_VERSION, DEFAULT_TIERS, JobSpec, Roots, TierSpec
 from airflow_gddl.runners.aws import translated
-from airflow_gddl.runners.glue import jobs as glue
-from airflow_gddl.runners.glue.jobs import job_of, jobs_of
+from airflow_gddl.runners.glue.jobs import job_of, jobs_of, render
 from airflow_gddl.runners.glue.platform import GluePlatform, make
 from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier, check_settings
 from airflow_gddl.runners.interface import ENDED, FromEnvironment, Handle, RunRequest
@@ -59,11 +59,10 @@ def platform(service: GlueService, **own: Any) -> GluePlatform:
     return made
 
 
-def deployed(service: GlueService, **own: Any) -> list[str]:
+def deployed(service: GlueService, **own: Any) -> None:
     settings, client = GlueSettings(**{**OWN, **own}), service.client()
-    changes = glue.plan(client, jobs_of(TIERS, settings))
-    glue.apply(client, changes, settings.tags)
-    return [f"{change.name}: {change.action} {[field.path for field in change.fields]}" for change in changes]
+    for job in jobs_of(TIERS, settings).values():
+        client.create_job(**job, Tags=dict(settings.tags))
 
 
 def order(asked: str = "gddl-abc-1") -> RunRequest:
@@ -73,15 +72,16 @@ def order(asked: str = "gddl-abc-1") -> RunRequest:
 # Deploying
 
 
-def test_jobs_are_made_once_and_renewed_where_they_differ(quiet: GlueService) -> None:
-    assert deployed(quiet, tags={"team": "data"}) == ["gddl-small: create []"]
-    assert quiet.jobs["gddl-small"]["Tags"] == {"team": "data"}
-    assert deployed(quiet) == ["gddl-small: keep []"]
-    assert deployed(quiet, timeout="1h", dependencies=["duckdb"]) == [
-        "gddl-small: update ['DefaultArguments', 'Timeout']"
-    ]
-    assert quiet.jobs["gddl-small"]["Timeout"] == 60
-    assert deployed(quiet, timeout="1h", dependencies=["duckdb"]) == ["gddl-small: keep []"]
+def test_a_template_of_cloudformation_holds_the_jobs(quiet: GlueService, tmp_path: Path) -> None:
+    settings = GlueSettings(**OWN, tags={"team": "data"})
+    said = render(tmp_path, TIERS, settings, Roots(landing="s3://b/landing", lake="s3://b/lake"))
+    command = f"aws cloudformation deploy --stack-name gddl --template-file {tmp_path / 'gddl-glue.json'}"
+    assert f"`{command} --region eu-west-1`" in said
+    template = json.loads((tmp_path / "gddl-glue.json").read_text())
+    (job,) = template["Resources"].values()
+    assert job["Type"] == "AWS::Glue::Job"
+    quiet.client().create_job(**job["Properties"])
+    assert quiet.jobs["gddl-small"] == {**job_of("small", TIERS["small"], settings), "Tags": {"team": "data"}}
 
 
 def test_what_a_job_says() -> None:

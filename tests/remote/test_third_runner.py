@@ -84,7 +84,7 @@ def test_unloadable_package_is_reported(entry_points: Path, tmp_path: Path) -> N
         assert why in problem.message
 
 
-@pytest.mark.usefixtures("entry_points", "on_a_cluster")
+@pytest.mark.usefixtures("entry_points")
 def test_check_lists_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "landing").mkdir()
     folder = project(tmp_path, f"{{queue: {tmp_path}, local_roots: true}}")

@@ -13,9 +13,8 @@ import pyarrow.parquet as pq
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from tests.conftest import LocalPort
 from tests.s3.conftest import Place
 
@@ -46,7 +45,7 @@ def put(place: Place, name: str, file: str, rows: dict[str, list[object]]) -> No
 
 def job(place: Place, names: Sequence[str], run_id: str = "run") -> JobSpec:
     specs = tuple(table(name) for name in names)
-    tiers = {size: replace(tier, tasks="processes") for size, tier in DEFAULT_TIERS.items()}
+    tiers = {size: replace(tier, tasks="one") for size, tier in DEFAULT_TIERS.items()}
     return JobSpec(run_id=run_id, roots=place.roots, tables=specs, tiers=tiers)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TierTasks
 from airflow_gddl.runners.interface import JobOutcome, ProgressEvent
@@ -41,9 +42,10 @@ class JobPort:
 
     def outcome(self, job: JobSpec) -> JobOutcome:
         # A Java process for each of the short jobs would take most of their time.
-        tasks: TierTasks = "many" if self.name == "many" else "processes"
+        tasks: TierTasks = "many" if self.name == "many" else "one"
         tiers = {size: replace(tier, tasks=tasks, cores=2, memory="1g") for size, tier in job.tiers.items()}
-        runner = LocalRunner(command=(sys.executable, "-m", "spark_jobs.main"), environ={**os.environ, **self.environ})
+        environ = {**os.environ, LEAVES_SPARK_OUT: "" if self.name == "many" else "1", **self.environ}
+        runner = LocalRunner(command=(sys.executable, "-m", "spark_jobs.main"), environ=environ)
         return runner.run(replace(job, tiers=tiers), Quiet())
 
     def run(self, job: JobSpec) -> list[JobResult]:

@@ -12,9 +12,8 @@ from airflow_gddl.contract.actions import AdoptRelease, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from tests.harness.asked import options_of
 from tests.s3 import delivery
 from tests.s3.conftest import Place

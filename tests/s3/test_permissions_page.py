@@ -23,9 +23,8 @@ from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.onboarding.landing import Landing, measured_key
 from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.stores import Storage, open_store
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from tests.s3.gateway import find_server
 from tests.s3.restricted import LAKE, LANDING, Policy, RestrictedServer, policies_of_page, restricted
 from tests.unit.pages import ROOT
@@ -80,7 +79,7 @@ def deliver(server: RestrictedServer, name: str) -> None:
 
 
 def job(account: Account, table: TableSpec, options: JobOptions | None = None) -> JobResult:
-    tiers = {size: replace(tier, tasks="processes") for size, tier in DEFAULT_TIERS.items()}
+    tiers = {size: replace(tier, tasks="one") for size, tier in DEFAULT_TIERS.items()}
     asked = JobSpec(run_id=f"run-{next(NUMBERS)}", roots=ROOTS, tables=(table,), tiers=tiers)
     asked = replace(asked, options=options or JobOptions())
     (outcome,) = run_job(asked, Runtime(storage=Storage(environ=account), spark=NoSpark()), lambda _: None)
@@ -150,7 +149,7 @@ def maintained(account: Account, table: TableSpec) -> JobResult:
     runtime = Runtime(
         storage=Storage(environ=account), spark=NoSpark(), clock=lambda: datetime.now(UTC) + timedelta(days=7)
     )
-    tiers = {size: replace(tier, tasks="processes") for size, tier in DEFAULT_TIERS.items()}
+    tiers = {size: replace(tier, tasks="one") for size, tier in DEFAULT_TIERS.items()}
     asked = JobSpec(
         run_id=f"run-{next(NUMBERS)}", roots=ROOTS, tables=(table,), tiers=tiers, options=JobOptions(action=Maintain())
     )

@@ -13,9 +13,7 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.runners.databricks import jobs as saved
-from airflow_gddl.runners.databricks.access import DatabricksAccess
 from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
-from airflow_gddl.runners.databricks.workspace import connect
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerCheck
 from devtools.fake_databricks.server import FakeServer, serving
 from tests.s3.conftest import Place, Server
@@ -34,9 +32,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
         monkeypatch.setenv("DATABRICKS_HOST", server.workspace.url)
         monkeypatch.setenv("DATABRICKS_TOKEN", server.token)
         settings = DatabricksSettings(wheel="/Volumes/a.whl", tiers={"small": DatabricksTier(serverless=True)})
-        wanted = saved.jobs_of({"small": TierSpec()}, settings)
-        workspace = connect(DatabricksAccess())
-        saved.apply(workspace, saved.plan(workspace, wanted))
+        for job in saved.jobs_of({"small": TierSpec()}, settings).values():
+            server.workspace.create(job)
         yield server
 
 

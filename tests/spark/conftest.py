@@ -12,3 +12,8 @@ from tests.harness.engine_port import EnginePort
 def spark(engine: EnginePort) -> LocalPort:
     assert isinstance(engine, LocalPort)
     return engine
+
+
+@pytest.fixture(autouse=True)
+def _jobs_use_spark(with_spark: None) -> None:
+    """Also those in processes of their own."""

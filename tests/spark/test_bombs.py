@@ -26,7 +26,6 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import Inflating
 from spark_jobs.dialects.probe import probe, require_bounded
-from spark_jobs.dialects.protocol import ReadBounds
 from spark_jobs.job.job_faults import translated
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.program import _settings
@@ -39,7 +38,7 @@ from tests.harness.lake import TIER, Lake, on_spark, read, spec_of
 from tests.harness.places import Way, table_of
 
 MB = 1024**2
-BOUNDED = replace(TIER, max_inflated_bytes=80 * MB, max_inflation=100)
+BOUNDED = replace(TIER, max_inflated_bytes=80 * MB)
 ROW = pa.table({"Op": ["I"], "seq": [5], "id": pa.array([7], pa.int32()), "v": ["fine"]})
 
 
@@ -142,7 +141,7 @@ def test_a_bomb_takes_no_memory(make: Callable[[], bytes]) -> None:
     before, pool = pa.total_allocated_bytes(), pa.default_memory_pool()
     source = io.BytesIO(data)
     with pytest.raises(Exception, match="FILE_TOO_LARGE"):
-        require_bounded(source, planned, ReadBounds(most=80 * MB, ratio=100), pq.read_metadata(source))
+        require_bounded(source, planned, 80 * MB, pq.read_metadata(source))
     assert pa.total_allocated_bytes() - before < 8 * MB
     assert pool.max_memory() >= 0
 

@@ -1,4 +1,4 @@
-"""Where tables are worked on: in Spark's tasks by default, in processes where a tier says so, in one job."""
+"""Where tables are worked on: in Spark's tasks, or in the process of a job without Spark."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.result import PROCESSES
+from airflow_gddl.contract.result import WITHOUT_SPARK
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Continuous, JobOptions, JobSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
-from spark_jobs.job.spread_local import LocalSpread
 from spark_jobs.job.spread_spark import SparkSpread
 from tests.conftest import SPARK, LocalPort
 from tests.harness.background_job import BackgroundJob
@@ -27,7 +25,7 @@ from tests.spark.children import job_child
 pytestmark = pytest.mark.core
 
 SPECS = [spec_of("a", trigger="1s"), spec_of("b", trigger="1s"), spec_of("alone", size="medium", trigger="1s")]
-WITHOUT_SPARK = LocalPort("one")
+ALONE = LocalPort("one")
 
 
 @pytest.fixture
@@ -36,13 +34,6 @@ def lake(tmp_path: Path) -> Lake:
     for spec in SPECS:
         lake.load(spec)
     return lake
-
-
-def job_of(lake: Lake, options: JobOptions | None = None, **tasks: str) -> JobSpec:
-    """Args: tasks: of tiers."""
-    job = lake.job(SPECS, options)
-    changed: dict[str, Any] = {size: replace(job.tiers[size], tasks=word) for size, word in tasks.items()}
-    return replace(job, tiers={**job.tiers, **changed})
 
 
 def without_java(tmp_path: Path) -> dict[str, str]:
@@ -61,23 +52,19 @@ def played(job: JobSpec, env: Mapping[str, str] | None = None) -> tuple[int, dic
     return ended.status, {result["table"]: result for result in results}, ended.err
 
 
-def test_each_tier_is_worked_on_where_it_says(lake: Lake) -> None:
-    status, results, said = played(job_of(lake, medium="processes"))
+def test_tables_are_worked_on_by_spark(lake: Lake) -> None:
+    status, results, said = played(lake.job(SPECS))
     assert (status, {result["status"] for result in results.values()}) == (0, {"succeeded"}), said
     application = said.partition("GDDL-APPLICATION ")[2].split()[0]
-    assert {table: result["place"] for table, result in results.items()} == {
-        "s.a": f"Spark {application}",
-        "s.b": f"Spark {application}",
-        "s.alone": PROCESSES,
-    }
+    assert {result["place"] for result in results.values()} == {f"Spark {application}"}
     (record,) = Path(lake.layout(SPECS[0]).runs).glob("*.json")
     assert json.loads(record.read_text())["place"] == f"Spark {application}"
     assert list(Path(lake.roots.lake, "_gddl").glob("jobs/*")) == []
 
 
 def test_tables_without_work_start_no_spark(lake: Lake, tmp_path: Path) -> None:
-    lake.results(WITHOUT_SPARK, lake.job(SPECS, run_id="before"))
-    status, results, said = played(job_of(lake), without_java(tmp_path))
+    lake.results(ALONE, lake.job(SPECS, run_id="before"))
+    status, results, said = played(lake.job(SPECS), without_java(tmp_path))
     assert (status, {result["status"] for result in results.values()}) == (0, {"skipped"}), said
     assert {result.get("place") for result in results.values()} == {None}
     assert not (tmp_path / "imported").exists(), "pyspark was imported"
@@ -85,36 +72,26 @@ def test_tables_without_work_start_no_spark(lake: Lake, tmp_path: Path) -> None:
 
 def test_without_java_nothing_is_written_and_the_error_names_both_ways_out(lake: Lake, tmp_path: Path) -> None:
     nowhere = {**os.environ, "JAVA_HOME": "/nowhere"}
-    status, results, said = played(job_of(lake), nowhere)
+    status, results, said = played(lake.job(SPECS), nowhere)
     errors = {(result["error"]["code"], result["error"]["message"]) for result in results.values()}
     assert (status, len(results), {code for code, _ in errors}) == (2, 3, {"JAVA_MISSING"}), said
     ((_, message),) = errors
     assert "JRE 17 or newer" in message
-    assert "tasks: processes" in message
+    assert "set GDDL_WITHOUT_SPARK=1" in message
     assert not Path(lake.roots.lake).exists() or list(Path(lake.roots.lake).rglob("*.json")) == []
-    status, results, _ = played(job_of(lake, small="processes", medium="processes"), nowhere)
-    assert (status, {result["place"] for result in results.values()}) == (0, {PROCESSES})
+    status, results, _ = played(lake.job(SPECS), {**nowhere, "GDDL_WITHOUT_SPARK": "1"})
+    assert (status, {result["place"] for result in results.values()}) == (0, {WITHOUT_SPARK})
 
 
-def test_processes_are_refused_on_a_cluster(lake: Lake) -> None:
-    status, results, said = played(
-        job_of(lake, small="processes", medium="processes"), {**os.environ, "GDDL_SPARK_MASTER": "spark://127.0.0.1:1"}
-    )
-    assert (status, {result["error"]["code"] for result in results.values()}) == (1, {"PROCESSES_ON_CLUSTER"}), said
-    assert not Path(lake.layout(SPECS[0]).replica).exists()
-
-
-def test_a_continuous_job_works_on_each_tier_where_it_says(lake: Lake) -> None:
-    spreads = {"one": SparkSpread(SPARK, Storage()), "processes": LocalSpread()}
-    runtime = Runtime(storage=Storage(), spark=SPARK, spreads=spreads)
-    with BackgroundJob(job_of(lake, JobOptions(continuous=Continuous()), medium="processes"), runtime) as job:
+def test_a_continuous_job_works_on_tables_by_spark(lake: Lake) -> None:
+    runtime = Runtime(storage=Storage(), spark=SPARK, spread=SparkSpread(SPARK, Storage()))
+    with BackgroundJob(lake.job(SPECS, JobOptions(continuous=Continuous())), runtime) as job:
         job.until(lambda: all(job.results_of(spec.table) for spec in SPECS))
         for spec in SPECS:
             lake.change(spec, 1, [("U", 1, "new"), ("D", 2, None)])
         job.until(lambda: all(lake.replica(spec) == {0: "load 0", 1: "new"} for spec in SPECS))
     done = [result for result in job.results if result.status == "succeeded"]
-    assert {result.table for result in done if result.place == PROCESSES} == {"s.alone"}
-    assert {result.table for result in done if result.place == SPARK.place} == {"s.a", "s.b"}
+    assert {result.table for result in done if result.place == SPARK.place} == {spec.table for spec in SPECS}
 
 
 def test_the_command_uses_spark_and_says_once_that_java_is_missing(lake: Lake, tmp_path: Path) -> None:
@@ -123,12 +100,11 @@ def test_the_command_uses_spark_and_says_once_that_java_is_missing(lake: Lake, t
     (tmp_path / "metadata" / "tables" / "s.yaml").write_text(
         "tables:\n- {table: s.a, keys: [id], sequence_by: [seq]}\n- {table: s.b, keys: [id], sequence_by: [seq]}\n"
     )
-    as_installed = {name: value for name, value in os.environ.items() if not name.endswith("__TASKS")}
 
     def gddl(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "airflow_gddl.cli.main", *arguments, "--metadata", str(tmp_path / "metadata")]
         return subprocess.run(
-            command, env={**as_installed, **environ}, capture_output=True, text=True, check=False, timeout=600
+            command, env={**os.environ, **environ}, capture_output=True, text=True, check=False, timeout=600
         )
 
     refused = gddl("run", JAVA_HOME="/nowhere")

@@ -20,7 +20,7 @@ from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.sources.capture import CaptureSpec
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import Expectation, ForeignKey, InitialLoad, LandingRetention, SchemaGate, Term
+from airflow_gddl.contract.table_spec import Expectation, InitialLoad, LandingRetention, SchemaGate, Term
 from tests.conftest import LocalPort
 from tests.harness.engine_port import EngineName
 from tests.harness.lake import Lake
@@ -191,7 +191,6 @@ def usual_values(hint: Any) -> list[Any]:
     kinds = {
         CaptureSpec: [CaptureSpec(connector="postgresql")],
         Expectation: [Expectation(rule=RULE)],
-        ForeignKey: [ForeignKey(columns=("v",), to="s.t", to_columns=("id",))],
         InitialLoad: [InitialLoad()],
         LandingRetention: [LandingRetention(after="1d")],
         SchemaGate: [SchemaGate()],

@@ -24,7 +24,7 @@ PLACES: dict[str, tuple[EngineName, TaskBounds | None, CommitMethod]] = {
     "tasks": ("many", LARGE, "direct"),
     "merge": ("many", None, "merge"),
     "merge in tasks": ("many", LARGE, "merge"),
-    "processes": ("one", LARGE, "direct"),
+    "one task": ("one", LARGE, "direct"),
 }
 
 

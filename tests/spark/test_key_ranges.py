@@ -14,11 +14,9 @@ from deltalake import DeltaTable
 from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from airflow_gddl.contract.table_spec import ForeignKey
 from spark_jobs.tables.many_tasks import SparkTasks
 from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
-from tests.harness.asked import with_asked
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 from tests.spark.change_feeds import FEED, differing_versions, readers_of
@@ -180,30 +178,3 @@ def test_a_range_has_rows_of_few_keys(ranges: list[int], tmp_path: Path) -> None
     assert lake.replica(spec) == {i: f"load {i}" for i in range(20)} | {7: "v299"}
     assert ranges
     job(lake, spec, VERIFY)
-
-
-def test_constraints_are_checked_by_ranges_of_their_values(tmp_path: Path, ranges: list[int]) -> None:
-    """Values that are equal meet in one range, wherever their rows are, also those of a table with other types."""
-    lake = Lake(tmp_path, TIER)
-    parent = TableSpec(table="s.parents", keys=("id",), settle="0s")
-    key = ForeignKey(columns=("parent",), to="s.parents", to_columns=("id",))
-    child = TableSpec(
-        table="s.children", keys=("id",), settle="0s", unique={"code": ("code",)}, foreign_key={"parent": key}
-    )
-    count = 4_000
-    codes = [f"{(n * 7919) % (count - 3):05d}" for n in range(count)]
-    for spec, columns in (
-        (parent, {"id": pa.array([n for n in range(count) if n % 1000], pa.int64())}),
-        (child, {"id": list(range(count)), "code": codes, "parent": pa.array(range(count), pa.int32())}),
-    ):
-        write(Path(lake.layout(spec).landing), "LOAD00000001.parquet", pa.table(columns))
-        job(lake, spec)
-    ranges.clear()
-    (result,) = PORT.run(lake.job([child], with_asked(VERIFY, settle_seconds=0)))
-    assert min(ranges[-2:]) > 1
-    assert {one.name: (one.checked, one.failed) for one in result.expectations} == {
-        "unique.code": (count, 6), "foreign_key.parent": (count, 4),
-    }  # fmt: skip
-    assert [one["key"] for one in result.details["constraints"][1]["keys"]] == [
-        f'{{"parent":{n}}}' for n in (0, 1000, 2000, 3000)
-    ]

@@ -13,10 +13,9 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierTasks
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import TaskOutcome
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.tables.delta_tables import Write
 from spark_jobs.tables.places import TaskBounds
@@ -211,7 +210,7 @@ def test_any_tasks_with_commits_by_merge(tasks: TierTasks, tmp_path: Path) -> No
     specs = [replace(SPEC, table=f"s.{name}", commit=ours if name == ours else None) for name in ("a", "b", ours)]
     for spec in specs:
         lake.load(spec, 4)
-    runtime = replace(spark.runtime, spreads={"one": spread, "processes": spread})
+    runtime = replace(spark.runtime, spread=spread)
     for number in range(3):
         for spec in specs if number else ():
             lake.change(spec, number, [("U", number, f"changed {number}"), ("D", 0, None), ("I", 9, "new")])

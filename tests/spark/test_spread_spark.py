@@ -28,7 +28,7 @@ TIER = DEFAULT_TIERS["small"]
 
 def run(lake: Lake, names: tuple[str, ...]) -> dict[str, JobResult]:
     shown: list[JobResult] = []
-    runtime = Runtime(storage=Storage(), spark=SPARK, spreads={"one": SparkSpread(SPARK, Storage())})
+    runtime = Runtime(storage=Storage(), spark=SPARK, spread=SparkSpread(SPARK, Storage()))
     run_job(lake.job([spec_of(name) for name in names]), runtime, shown.append)
     return {result.table.removeprefix("s."): result for result in shown}
 

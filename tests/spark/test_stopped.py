@@ -111,12 +111,15 @@ def job_of(lake: Lake, specs: Sequence[TableSpec], tier: TierSpec) -> JobSpec:
     return replace(job, tiers=dict.fromkeys(job.tiers, tier))
 
 
-def test_processes_end_their_tables_and_no_other_starts(tmp_path: Path) -> None:
+def test_a_job_without_spark_ends_its_tables_and_no_other_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GDDL_WITHOUT_SPARK", "1")
     specs = [spec_of(name) for name in ("a", "b", "c")]
     lake = landed(tmp_path, specs)
-    tier = TierSpec(tasks="processes", cores=1, tables_per_job=50)
+    tier = TierSpec(cores=1, tables_per_job=50)
     codes = require_answers(ended(job_of(lake, specs, tier), "plan"), specs)
-    assert sorted(codes.values())[:2] == ["JOB_CANCELLED"] * 2, "one process works on one table at a time"
+    assert sorted(codes.values())[:2] == ["JOB_CANCELLED"] * 2, "it works on one table at a time"
     assert all(is_released(lake, spec) for spec in specs)
     require_right(lake, specs)
 
@@ -137,7 +140,7 @@ def test_spark_jobs_are_cancelled_before_claims_are_released(step: str, seconds:
 
 
 def test_tasks_end_their_tables_and_no_other_starts(tmp_path: Path) -> None:
-    """As processes: a table in a task ends before its next step, is answered for, and releases its claim."""
+    """A table in a task ends before its next step, is answered for, and releases its claim."""
     tier = TierSpec(tasks="one", cores=1, memory="1g", tables_per_job=50)
     lake, specs = Lake(tmp_path, tier), [small_spec_of(name) for name in ("a", "b", "c")]
     for spec in specs:

@@ -15,10 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.batch.runtime import utc_now
+from spark_jobs.batch.runtime import NoSpark, utc_now
 from spark_jobs.discovery import AUTO_LOADER, SPARK_FILES, FileStreamSource
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.ledger.claim import Claim
 from tests.conftest import SPARK, LocalPort
 from tests.harness.lake import Lake, spec_of

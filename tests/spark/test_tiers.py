@@ -15,9 +15,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.spark_merge import SparkTables
 from tests.conftest import LocalPort

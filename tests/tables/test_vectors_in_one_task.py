@@ -24,7 +24,7 @@ from tests.harness.lake import Lake, spec_of
 from tests.harness.strategies import with_expressions
 
 ROWS = 2000
-TIER = replace(DEFAULT_TIERS["small"], tasks="processes", deletion_vectors=True)
+TIER = replace(DEFAULT_TIERS["small"], deletion_vectors=True)
 OLD = 30 * 24 * 3600
 """Seconds; more than any retention here."""
 

@@ -81,30 +81,8 @@ BAD_ROWS = [
      "write shop.good"),
     ("{table: s.a, keys: [id], depends_on: [s.a]}", "DEPENDS_ON_CYCLE", "depends_on", "['s.a']", "break the cycle"),
     ("{table: s.a, keys: [id], sequence_by: [a, 'x DESC']}", "COLUMN_INVALID", "sequence_by[1]", "'x DESC'", "write x"),
-    ("{table: s.a, keys: [id], unique: {a: []}}", "CONSTRAINT_INVALID", "unique.a", "[]", "name its columns"),
-    ("{table: s.a, keys: [id], unique: {a b: [v]}}", "CONSTRAINT_INVALID", "unique.a b", "'a b'", "letters"),
-    ("{table: s.a, keys: [id], unique: {a: [v, V]}}", "CONSTRAINT_INVALID", "unique.a", "['v', 'V']", "once"),
-    ("{table: s.a, keys: [id], unique: [v]}", "FIELD_TYPE", "unique", "['v']", "{email: [email]"),
-    ("{table: s.a, keys: [id], unique: {a: 'v, w'}}", "FIELD_TYPE", "unique.a", "'v, w'", "[a, b]"),
-    ("{table: s.a, keys: [id], unique: {a: [_gddl]}}", "COLUMN_RESERVED", "unique.a[0]", "'_gddl'", "rename"),
-    ("{table: s.a, keys: [id], exclude_columns: [v], unique: {a: v}}", "CONSTRAINT_INVALID", "unique.a[0]", "'v'",
-     "let the column's values into the lake"),
-    ("{table: s.a, keys: [id], mask: {v: null}, unique: {a: v}}", "CONSTRAINT_INVALID", "unique.a[0]", "'v'", "lake"),
-    ("{table: s.a, keys: [id], columns: [v], foreign_key: {f: {columns: w, to: shop.good}}}", "CONSTRAINT_INVALID",
-     "foreign_key.f.columns[0]", "'w'", "lake"),
-    ("{table: s.a, keys: [id], foreign_key: {f: {columns: v}}}", "FIELD_MISSING", "foreign_key.f.to", "", "add"),
-    ("{table: s.a, keys: [id], foreign_key: {f: {columns: v, table: shop.good, to: shop.good}}}", "FIELD_UNKNOWN",
-     "foreign_key.f.table", "'shop.good'", "known: columns, to, to_columns"),
     ("{table: s.a, keys: [id], heartbeat: shop.goot}", "HEARTBEAT_UNKNOWN", "heartbeat", "'shop.goot'",
      "did you mean shop.good?"),
-    ("{table: s.a, keys: [id], foreign_key: {f: {columns: v, to: shop.goot}}}", "FOREIGN_KEY_UNKNOWN",
-     "foreign_key.f.to", "'shop.goot'", "did you mean shop.good?"),
-    ("{table: s.a, keys: [id], foreign_key: {f: {columns: [v, w], to: shop.good}}}", "CONSTRAINT_INVALID",
-     "foreign_key.f.columns", "['v', 'w']", "to_columns"),
-    ("{table: s.a, keys: [id], foreign_key: {f: {columns: v, to: shop.good, to_columns: [id, x]}}}",
-     "CONSTRAINT_INVALID", "foreign_key.f.to_columns", "['id', 'x']", "for each of columns"),
-    ("{table: s.a, keys: [id], mask: {v: hash}, foreign_key: {f: {columns: v, to: shop.good}}}",
-     "CONSTRAINT_INVALID", "foreign_key.f.columns", "['v']", "mask both alike"),
     ("{table: SHOP.GOOD, keys: [id]}", "TABLE_DUPLICATE", "table", "'SHOP.GOOD'", "remove one"),
 ]  # fmt: skip
 
@@ -120,29 +98,6 @@ def test_a_bad_row_is_one_problem_and_the_good_rows_load(
     assert problem.value == value
     assert remedy in problem.remedy
     assert [spec.table for spec in catalog.tables] == ["shop.good", "shop.last"]
-
-
-def test_foreign_keys_have_the_places_and_keys_of_their_tables(tmp_path: Path) -> None:
-    """A table is named as `depends_on` names it; what another row makes of a column counts."""
-    parent = "{table: s.a, keys: [id], target: lake.a, rename: {OLD: new}, exclude_columns: [x], mask: {m: hmac}}"
-    keys = "{f: {columns: v, to: s.a}, g: {columns: m, to: s.a, to_columns: m}}"
-    good = f"{{table: s.b, keys: [id], mask: {{m: hmac}}, foreign_key: {keys}}}"
-    bad = [f"{{table: s.c{i}, keys: [id], foreign_key: {{f: {{columns: v, to: s.a, to_columns: {name}}}}}}}"
-           for i, name in enumerate(("OLD", "x", "m"))]  # fmt: skip
-    catalog = loaded(tmp_path, {"tables/a.yaml": row_file(parent, good, *bad)})
-    (spec,) = [spec for spec in catalog.tables if spec.table == "s.b"]
-    assert {name: (key.to, key.to_columns) for name, key in spec.foreign_key.items()} == {
-        "f": ("lake.a", ("id",)), "g": ("lake.a", ("m",)),
-    }  # fmt: skip
-    assert [(p.code, p.table, p.message) for p in catalog.problems] == [
-        (
-            "CONSTRAINT_INVALID",
-            "s.c0",
-            "OLD is a name in the files of lake.a; its metadata row gives the column the name 'new'",
-        ),
-        ("CONSTRAINT_INVALID", "s.c1", "lake.a has in x a column that is kept out of the lake"),
-        ("CONSTRAINT_INVALID", "s.c2", "v is masked by nothing, and m of lake.a by hmac"),
-    ]
 
 
 def test_types_are_accepted_in_any_spelling(tmp_path: Path) -> None:

@@ -49,7 +49,6 @@ def test_every_field_is_described() -> None:
         "EmrTier",
         "GlueSettings",
         "GlueTier",
-        "SparkSubmitCompute",
         "SparkSubmitSettings",
     }
     options = {"DebeziumOptions", "DmsOptions"}
@@ -58,7 +57,6 @@ def test_every_field_is_described() -> None:
         "CatalogSpec",
         "Defaults",
         "Expectation",
-        "ForeignKey",
         "InitialLoad",
         "LandingRetention",
         "NewTableLimits",
@@ -132,7 +130,6 @@ def test_what_the_schema_refuses_the_catalog_refuses(tmp_path: Path, row: dict[s
         ("gddl.json", {"landig": "a"}, "$"),
         ("gddl.json", {"tiers": {"small": {"cores": 0}}}, "$.tiers.small"),
         ("gddl.json", {"runners": {"spark_submit": {"master": "yarn", "mastr": "yarn"}}}, "$.runners.spark_submit"),
-        ("gddl.json", {"tiers": {"a": {"compute": {"spark_submit": {"cores": "1"}}}}}, "$.tiers.a"),
         ("gddl.json", {"defaults": {"table": "a.b"}}, "$.defaults"),
     ],
 )

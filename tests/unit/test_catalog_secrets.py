@@ -75,9 +75,9 @@ def test_secrets_beside_the_rows_are_not_repeated_either(tmp_path: Path, files: 
     ("extra", "environ"),
     [
         ("runners: {databricks: {token: hunter22}}", {}),
-        ("tiers: {small: {compute: {emr: {secret: hunter22}}}}", {}),
+        ("tiers: {small: {executor_config: {emr: {secret: hunter22}}}}", {}),
         ("password: hunter22", {}),
-        ("tiers: {small: {compute: {emr: {conf: '-Dfs.s3a.secret.key=hunter22'}}}}", {}),
+        ("tiers: {small: {executor_config: {emr: {conf: '-Dfs.s3a.secret.key=hunter22'}}}}", {}),
         ("defaults: {owner: 'pg://u:hunter22@h'}", {}),
         ("runners: {databricks: {tiers: {small: {environment: {GDDL_MASK_KEY: hunter22hunter22}}}}}", {}),
         ("runners: {databricks: {tiers: {small: {environment: {AIRFLOW_CONN_CRM_FILES: hunter22}}}}}", {}),

@@ -24,11 +24,11 @@ def test_the_least_a_folder_needs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tasks", get_args(TierTasks))
 def test_commits_by_merge_with_any_tasks(tmp_path: Path, tasks: TierTasks) -> None:
-    """Spark's `MERGE` is run by the driver: such a table is in no task or process of its own."""
+    """Spark's `MERGE` is run by the driver: such a table is in no task of its own."""
     tier = loaded(tmp_path, {"gddl.yaml": f"{SETTINGS}tiers:\n  small: {{commit: merge, tasks: {tasks}}}\n"}).tiers[
         "small"
     ]
-    assert (tier.tasks, tier.commit, tier.in_one_task, tier.in_processes) == (tasks, "merge", False, False)
+    assert (tier.tasks, tier.commit, tier.in_one_task) == (tasks, "merge", False)
 
 
 def test_one_line_lets_merge_commit_all_tables(tmp_path: Path) -> None:
@@ -60,7 +60,6 @@ def test_a_row_without_commit_has_that_of_its_tier() -> None:
     [
         ("engine: spark", "tasks: many"),
         ("engine: delta_rs", "tasks: one"),
-        ("spread: processes", "tasks: processes"),
         ("delta_merge: true", "commit: merge"),
         ("delta_rs_max_bytes: 5", "task_max_bytes"),
         ("delta_rs_memory: 1g", "task_memory"),
@@ -82,14 +81,12 @@ def test_former_fields_of_tiers_name_those_in_their_place(tmp_path: Path, former
 
 
 def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
-    settings = (
-        SETTINGS + "tiers:\n  small: {tables_per_job: 50}\n  huge: {cores: 64, compute: {databricks: {a: 1}}}\n  x:\n"
-    )
+    settings = SETTINGS + "tiers:\n  small: {tables_per_job: 50}\n  huge: {cores: 64}\n  x:\n"
     file = row_file("{table: s.a, keys: [id], size: huge}")
     catalog = loaded(tmp_path, {"gddl.yaml": settings, "tables/a.yaml": file})
     assert catalog.tiers["small"] == TierSpec(tables_per_job=50)
     assert catalog.tiers["medium"] == DEFAULT_TIERS["medium"]
-    assert catalog.tiers["huge"] == TierSpec(cores=64, compute={"databricks": {"a": 1}})
+    assert catalog.tiers["huge"] == TierSpec(cores=64)
     assert catalog.tiers["x"] == TierSpec()
     assert [spec.size for spec in catalog.tables] == ["huge"]
 
@@ -267,26 +264,6 @@ def test_a_platform_accepts_folders_only_with_local_roots(tmp_path: Path, runner
     assert (problem.code, problem.field, problem.place) == ("RUNNER_NEEDS_S3", "lake", "gddl.yaml:2")
     assert load(write(tmp_path, settings(OWN[runner])), {"GDDL_LAKE": "s3://b/lake"}).roots.lake == "s3://b/lake"
     assert loaded(tmp_path, settings(f"{OWN[runner]}, local_roots: true")).roots.lake == "/lake"
-
-
-@pytest.mark.parametrize("runner", [*sorted(OWN), "spark_submit"])
-def test_a_runner_with_a_cluster_takes_no_processes(tmp_path: Path, runner: str) -> None:
-    own = {**OWN, "spark_submit": "master: yarn"}[runner]
-
-    def settings(more: str) -> dict[str, str | bytes]:
-        head = f"landing: s3://b/x\nlake: s3://b/lake\nrunner: {runner}\nrunners: {{{runner}: {{{own}}}}}\n"
-        return {"gddl.yaml": f"{head}{more}"}
-
-    with pytest.raises(SettingsError) as error:
-        load(write(tmp_path, settings("tiers: {small: {tasks: processes}}\n")), {})
-    (problem,) = error.value.problems
-    assert (problem.code, problem.field, problem.place) == ("PROCESSES_ON_CLUSTER", "tiers.small.tasks", "gddl.yaml:5")
-    assert "tasks: one" in problem.remedy
-    for harmless in ("tiers: {small: {tasks: one}}", "tiers: {small: {tasks: processes, commit: merge}}",
-                     "tiers: {small: {tasks: processes}}\ndefaults: {commit: merge}"):  # fmt: skip
-        assert loaded(tmp_path, settings(f"{harmless}\n")).runner == runner
-    folder = write(tmp_path, settings("tiers: {small: {tasks: processes}}\n"))
-    assert load(folder, {"GDDL_RUNNER": "local"}).runner == "local"
 
 
 def test_landing_and_lake_must_differ(tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import STARTING_SPARK, TableTasks
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, Step
+from spark_jobs.batch.runtime import NoSpark, Runtime, Step
 from spark_jobs.job.job_tables import run_job
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.spark import cluster_check
 from spark_jobs.spark.cluster_check import check_versions
@@ -133,7 +132,7 @@ def test_nothing_is_written_before_it_is_refused(tmp_path: Path, tasks: TableTas
         reported.append(step.step)
 
     spread = SparkSpread(spark, Storage(), observe=observe)
-    runtime = Runtime(storage=Storage(), spark=spark, spreads={"one": spread}, observe=observe)
+    runtime = Runtime(storage=Storage(), spark=spark, spread=spread, observe=observe)
     outcomes = run_job(lake.job(specs), runtime, lambda _: None)
     assert [o.result.error.code if o.result.error else None for o in outcomes] == ["SPARK_UNSUPPORTED"] * 2
     assert [path.name for path in tmp_path.glob("lake/*") if path.name != "_gddl"] == []

@@ -28,7 +28,7 @@ from airflow_gddl.metadata.validation import TABLE
 from airflow_gddl.runners.databricks.settings import DatabricksSettings, DatabricksTier
 from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
-from airflow_gddl.runners.spark_submit import SparkSubmitCompute, SparkSubmitSettings
+from airflow_gddl.runners.spark_submit import SparkSubmitSettings
 from spark_jobs.plan.table_schema import EVENT_FIELDS, TableSchema
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
@@ -56,7 +56,7 @@ NEEDED = {
     "glue": {"role": "arn:a", "script": "s3://a", "wheel": "s3://a.whl"},
     "spark_submit": {"master": "yarn"},
 }
-RUNNERS = ("spark_submit", "spark_submit tiers")
+RUNNERS = ("spark_submit",)
 
 
 # Codes
@@ -246,7 +246,6 @@ TABLES: Mapping[str, Mapping[str, Any]] = {
     "glue": defaults_of(GlueSettings),
     "glue tiers": defaults_of(GlueTier),
     "spark_submit": defaults_of(SparkSubmitSettings),
-    "spark_submit tiers": defaults_of(SparkSubmitCompute),
 }
 
 
@@ -294,8 +293,6 @@ def files_with(title: str, name: str, example: str) -> dict[str, str | bytes]:
         beside["external_id"] = f", role_arn: 'arn:aws:iam::123456789012:role/x'{beside['role_arn']}"
         settings["sources"] = f"{{shop: {{{entry}{beside.get(name, '')}}}}}"
         row["source"] = "shop"
-    elif title == "spark_submit tiers":
-        settings["tiers"] = f"{{large: {{compute: {{spark_submit: {{{entry}}}}}}}}}"
     elif title.partition(" ")[0] in NEEDED:
         runner, _, tier = title.partition(" ")
         own = {f: v for f, v in NEEDED[runner].items() if f != name or tier}

@@ -10,10 +10,9 @@ from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.continuous.loop import Executor, Loop, light_executor
-from spark_jobs.job.spread_local import NoSpark
 from spark_jobs.job.stop import Stop
 
 SPECS = [TableSpec(table=f"s.t{n:02d}", keys=("id",)) for n in range(20)]
@@ -38,15 +37,15 @@ class Cluster:
 
 
 def hands_of(cluster: Cluster, stop: Stop) -> Executor:
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"one": cluster})
-    return light_executor(JOB, runtime, stop.wake, "one")
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=cluster)
+    return light_executor(JOB, runtime, stop.wake)
 
 
 def all_of(executor: Executor, stop: Stop) -> dict[str, JobResult]:
     found: dict[str, JobResult] = {}
     while executor.is_busy:
         stop.wait(0.1)
-        results = [one.result for one in executor.finished(0.1) if isinstance(one, TableOutcome)]
+        results = [one.result for one in executor.finished() if isinstance(one, TableOutcome)]
         found |= {result.table: result for result in results}
     return found
 
@@ -99,7 +98,7 @@ def test_cluster_job_does_not_block_its_driver() -> None:
     cluster, stop, asked = Cluster(), Stop(), Asked()
     threading.Timer(1.0, lambda: stop.ask("enough")).start()
     threading.Timer(1.2, cluster.go.set).start()
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"one": cluster})
+    runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=cluster)
     reported: list[JobResult] = []
     loop = Loop(JOB, runtime, reported.append, stop, streams=lambda *_: asked)
     outcomes = loop.run()

@@ -27,11 +27,10 @@ from airflow_gddl.contract.spec import (
     TierSpec,
 )
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime
+from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
 from spark_jobs.continuous.loop import POLL_SECONDS, ExecutorPools, Loop
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
-from spark_jobs.job.spread_local import LocalSpread, NoSpark
 from spark_jobs.job.stop import Stop
 from tests.harness.examples import at_random
 
@@ -152,10 +151,6 @@ class Hand:
     def is_busy(self) -> bool:
         return bool(self.queue or self.own)
 
-    @property
-    def waits(self) -> bool:
-        return self.is_light and self.is_busy
-
     def start(self, specs: Sequence[TableSpec]) -> None:
         for spec in specs:
             self.hand_over(spec)
@@ -180,10 +175,7 @@ class Hand:
         if since is not None and table in self.world.order:
             assert self.world.now - since < RESTS, f"{table} waited for {self.world.now - since} s"
 
-    def finished(self, within: float) -> list[TaskOutcome]:
-        world = self.world
-        if self.waits:
-            world.let_pass(within)
+    def finished(self) -> list[TaskOutcome]:
         return [found for at in list(self.own) if (found := self.look(at)) is not None]
 
     def look(self, at: At) -> TaskOutcome | None:
@@ -273,7 +265,7 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
                 job,
                 runtime,
                 wake,
-                light=lambda job, _runtime, _wake, _tasks: Hand(world, job.tiers["small"].cores, is_light=True),
+                light=lambda job, _runtime, _wake: Hand(world, job.tiers["small"].cores, is_light=True),
                 heavy=lambda _job, _runtime, _wake: Hand(world, 1, is_light=False),
             )
 
@@ -345,12 +337,12 @@ def test_job_without_tables_after_changed_tiers_ends() -> None:
 
 def test_executors_open_for_a_job_without_tables() -> None:
     roots = Roots(landing="/nowhere/landing", lake="/nowhere/lake")
-    runtime = Runtime(storage=Storage(), spark=NoSpark(), spreads={"one": LocalSpread()})
+    runtime = Runtime(storage=Storage(), spark=NoSpark())
     executor_pools = ExecutorPools(
         JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values())), runtime, lambda: None
     )
     assert executor_pools.fit(JobSpec(run_id="r", roots=roots, tables=(), tiers={"small": TierSpec(cores=7)})) == []
-    assert (executor_pools.is_busy, executor_pools.waits) == (False, False)
+    assert not executor_pools.is_busy
     executor_pools.close()
 
 
@@ -378,14 +370,10 @@ class SlowPools(ExecutorPools):
     def is_busy(self) -> bool:
         return self.asked < 3
 
-    @property
-    def waits(self) -> bool:
-        return True
-
     def start(self, specs: Sequence[TableSpec]) -> None:
         self.specs = self.specs or specs
 
-    def finished(self, within: float) -> list[TableOutcome]:  # noqa: ARG002 - of the executors' protocol
+    def finished(self) -> list[TableOutcome]:
         self.asked += 1
         done = self.specs if self.asked == 3 else ()
         return [TableOutcome(JobResult(table=spec.table, status="succeeded"), retriable=False) for spec in done]

@@ -121,7 +121,6 @@ MISTAKES: dict[str, dict[str, str]] = {
     },
     "runners field": settings("runners: {databricks: {whel: /a.whl}}\n"),
     "runners unused": settings("runners: {databrcks: {wheel: /a.whl}}\n"),
-    "compute": settings("tiers: {small: {compute: {databrick: {}}}}\n"),
     "memory": settings("tiers: {small: {memory: 4}}\n"),
     "memory2": settings("tiers: {small: {memory: 4GB}}\n"),
     "slots": settings("tiers: {small: {slots: 0}}\n"),

@@ -108,7 +108,7 @@ KNOWN = {
     *(name for fields_of in TABLES.values() for name in fields_of),
     *(field.name for field in fields(CaptureSpec)),
     *get_provider_info()["config"]["gddl"]["options"],
-    *("to_columns", "by_time"),  # of a foreign key; a value of `generations`
+    "by_time",  # a value of `generations`
     *("gddl_maintenance", "gddl_rerun", "emr_serverless"),  # DAGs, a runner
 }
 OTHERS = {

@@ -20,7 +20,7 @@ def test_words_of_metadata_are_found(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "dismiss the row", "the row exists", "2 rows in quarantine", "rows have no row in the table of a foreign key",
+    "dismiss the row", "the row exists", "2 rows in quarantine",
     "it failed in 3 runs in a row", "the replica has no row of this key",
 ])  # fmt: skip
 def test_words_of_data_are_left(text: str) -> None:

@@ -13,7 +13,7 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.ledger.erasures import ErasureRegister
-from spark_jobs.verification import WINDOW_DIFFERENCES, read_differences, read_orphans
+from spark_jobs.verification import WINDOW_DIFFERENCES, read_differences
 
 
 def erasure(storage: Storage, root: str) -> object:
@@ -27,7 +27,6 @@ def erasure(storage: Storage, root: str) -> object:
         ("cut.json", cut_before),
         ("source-looks.json", read_differences),
         ("window-looks.json", partial(read_differences, name=WINDOW_DIFFERENCES)),
-        ("orphan-looks.json", read_orphans),
         ("0f.json", erasure),
     ],
 )

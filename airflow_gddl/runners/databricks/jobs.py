@@ -1,9 +1,8 @@
-"""The saved Databricks jobs of tiers: definition, comparison with the workspace, creation."""
+"""The saved Databricks jobs of tiers, as an asset bundle."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
@@ -21,7 +20,6 @@ from databricks.sdk.service.jobs import (
     JobEnvironment,
     JobParameterDefinition,
     JobRunAs,
-    JobsAPI,
     JobSettings,
     PerformanceTarget,
     PythonWheelTask,
@@ -30,12 +28,15 @@ from databricks.sdk.service.jobs import (
 )
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
+from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.spec import CONTRACT_VERSION, Roots, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.runners.databricks.settings import CONTRACT_TAG, DatabricksSettings, DatabricksTier
-from airflow_gddl.runners.databricks.workspace import Workspace
-from airflow_gddl.runners.interface import JobChange, differences
+from airflow_gddl.runners.databricks.settings import (
+    CONTRACT_TAG,
+    DatabricksSettings,
+    DatabricksTier,
+    serverless_warning,
+)
 
 _KEY = "load"
 
@@ -130,71 +131,24 @@ def _cluster(size: str, tier: TierSpec, tier_settings: DatabricksTier) -> Cluste
     )
 
 
-BUNDLE = "databricks.yml"
-# Defined completely by the metadata: other entries are removed.
-_WHOLE = frozenset({"tags", "spark_conf", "spark_env_vars", "dependencies", "libraries", "parameters"})
-
-
-def plan(workspace: Workspace, wanted: Mapping[str, JobSettings]) -> list[JobChange[JobSettings]]:
-    """Plan the change of each job, without changing anything. Jobs that are no longer wanted are kept.
+def render(folder: Path, tiers: Mapping[str, TierSpec], settings: DatabricksSettings, roots: Roots) -> str:
+    """Write `databricks.yml`, an asset bundle; see `Renderer`.
 
     Raises:
-        FatalError: `JOB_AMBIGUOUS`, or as `Workspace`.
-        RetriableError: as `Workspace`.
-    """
-    return [_planned(workspace, name, settings) for name, settings in wanted.items()]
-
-
-def _planned(workspace: Workspace, name: str, wanted: JobSettings) -> JobChange[JobSettings]:
-    job_ids = workspace.ask(lambda jobs: [job.job_id for job in jobs.list(name=name)])
-    if len(job_ids) > 1:
-        what = f"the workspace has {len(job_ids)} jobs named {name!r}: {', '.join(map(str, job_ids))}"
-        raise FatalError("JOB_AMBIGUOUS", what, remedy="remove all but one, or set another job_name")
-    job_id = job_ids[0] if job_ids else None
-    actual = workspace.ask(lambda jobs: jobs.get(job_id).settings) if job_id is not None else None
-    fields = differences(wanted.as_dict(), actual.as_dict(), _WHOLE) if actual is not None else ()
-    return JobChange(name=name, wanted=wanted, exists=job_id is not None, job_id=job_id, fields=tuple(fields))
-
-
-def apply(workspace: Workspace, changes: Iterable[JobChange[JobSettings]]) -> None:
-    """Create and update jobs. After an error, earlier changes stay; run it again.
-
-    Raises:
-        GddlError: as `Workspace`.
-    """
-    for change in changes:
-        if change.action == "create":
-            _create(workspace, change)
-        elif change.action == "update" and change.job_id is not None:
-            workspace.ask(partial(JobsAPI.reset, job_id=change.job_id, new_settings=change.wanted))
-
-
-def _create(workspace: Workspace, change: JobChange[JobSettings]) -> None:
-    """Job creation has no idempotency token: a lost response must not lead to a second job of the same name."""
-
-    def create(jobs: JobsAPI) -> None:
-        if not list(jobs.list(name=change.name)):
-            jobs.create(**{name: value for name, value in vars(change.wanted).items() if value is not None})
-
-    workspace.ask(create)
-
-
-def render_bundle(folder: Path, name: str, wanted: Mapping[str, JobSettings]) -> Path:
-    """`databricks.yml` of an asset bundle with the same jobs; the file's path.
-
-    Raises:
+        MetadataError: `RUNNER_SETTINGS_INVALID`.
         OSError: it can't be written.
     """
+    jobs = jobs_of(tiers, settings)
     bundle = {
-        "bundle": {"name": name},
-        "resources": {"jobs": {_key(job): settings.as_dict() for job, settings in wanted.items()}},
+        "bundle": {"name": settings.job_name},
+        "resources": {"jobs": {_key(name): job.as_dict() for name, job in jobs.items()}},
         "targets": {"default": {"default": True}},
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / BUNDLE
-    head = "# Made by `gddl deploy databricks --render-bundle FOLDER`; change gddl.yaml instead.\n"
+    path = folder / "databricks.yml"
+    head = "# Made by `gddl deploy databricks`; change gddl.yaml instead.\n"
     path.write_text(head + yaml.safe_dump(bundle, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    return path
+    said = f"wrote {path}: {len(jobs)} jobs, which `databricks bundle deploy` creates or updates, in that folder"
+    return "\n".join(filter(None, (serverless_warning(tiers, settings, roots), said)))
 
 
 def _key(job: str) -> str:

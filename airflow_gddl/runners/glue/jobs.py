@@ -1,18 +1,18 @@
-"""The saved Glue jobs of tiers: definition, comparison with the account, creation."""
+"""The saved Glue jobs of tiers, as a template of CloudFormation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.spec import CONTRACT_VERSION, TierSpec
+from airflow_gddl.contract.spec import CONTRACT_VERSION, Roots, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.runners.aws import code_of, translated
+from airflow_gddl.runners.aws import translated
 from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
-from airflow_gddl.runners.interface import Connections, JobChange, differences
+from airflow_gddl.runners.interface import Connections
 
 Definition = Mapping[str, Any]
 """A job in the form of Glue's API."""
@@ -69,10 +69,6 @@ def arguments_of(tier_settings: GlueTier, settings: GlueSettings) -> dict[str, s
     return arguments
 
 
-# Defined completely by the metadata: other entries are removed.
-_WHOLE = frozenset({"DefaultArguments"})
-
-
 def connect(settings: GlueSettings, connections: Connections) -> Any:
     """boto3's client.
 
@@ -83,39 +79,26 @@ def connect(settings: GlueSettings, connections: Connections) -> Any:
         return connections.aws(settings.aws_conn_id, "glue", settings.region)
 
 
-def plan(client: Any, wanted: Mapping[str, Definition]) -> list[JobChange[Definition]]:
-    """Plan the change of each job, without changing anything. Jobs that are no longer wanted are kept.
+def render(folder: Path, tiers: Mapping[str, TierSpec], settings: GlueSettings, _roots: Roots) -> str:
+    """Write `gddl-glue.json`, a template of CloudFormation; see `Renderer`.
 
     Raises:
-        GddlError: as `aws.translated`.
+        OSError: it can't be written.
     """
-    return [_planned(client, name, definition) for name, definition in wanted.items()]
-
-
-def _planned(client: Any, name: str, wanted: Definition) -> JobChange[Definition]:
-    with translated("Glue"):
-        try:
-            actual = client.get_job(JobName=name)["Job"]
-        except ClientError as error:
-            if code_of(error) != "EntityNotFoundException":
-                raise
-            return JobChange(name=name, wanted=wanted, exists=False)
-    return JobChange(name=name, wanted=wanted, exists=True, fields=tuple(differences(wanted, actual, _WHOLE)))
-
-
-def apply(client: Any, changes: Iterable[JobChange[Definition]], tags: Mapping[str, str]) -> None:
-    """Create and update jobs. After an error, earlier changes stay; run it again.
-
-    Args:
-        tags: of created jobs.
-
-    Raises:
-        GddlError: as `aws.translated`.
-    """
-    for change in changes:
-        with translated("Glue"):
-            if change.action == "create":
-                client.create_job(**change.wanted, Tags=dict(tags))
-            elif change.action == "update":
-                update = {name: value for name, value in change.wanted.items() if name != "Name"}
-                client.update_job(JobName=change.name, JobUpdate=update)
+    jobs = jobs_of(tiers, settings)
+    template = {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": "Made by `gddl deploy glue`; change gddl.yaml instead.",
+        "Resources": {
+            "".join(filter(str.isalnum, name.title())): {
+                "Type": "AWS::Glue::Job",
+                "Properties": {**job, **({"Tags": dict(settings.tags)} if settings.tags else {})},
+            }
+            for name, job in jobs.items()
+        },
+    }
+    path = folder / "gddl-glue.json"
+    path.write_text(json.dumps(template, indent=2) + "\n", encoding="utf-8")
+    region = f" --region {settings.region}" if settings.region else ""
+    command = f"aws cloudformation deploy --stack-name {settings.job_name} --template-file {path}{region}"
+    return f"wrote {path}: {len(jobs)} jobs, which `{command}` creates or updates"

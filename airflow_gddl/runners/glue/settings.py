@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.durations import is_duration, seconds
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
-from airflow_gddl.runners.descriptor import DeployCommand, RunnerDescriptor
+from airflow_gddl.runners.descriptor import RunnerDescriptor
 
 OLDEST = (6, 0)
 """The first version of Glue with Spark 4."""
@@ -111,6 +111,6 @@ RUNNER = RunnerDescriptor(
     settings=GlueSettings,
     check_settings=check_settings,
     install="airflow-gddl[glue]",
-    deploy=DeployCommand(jobs="Glue jobs", deployment="airflow_gddl.runners.glue.deployment:DEPLOYMENT"),
+    deploy="airflow_gddl.runners.glue.jobs:render",
     bundle="airflow_gddl.runners.glue.job_files:JOB_FILES",
 )

@@ -118,10 +118,10 @@ class CompiledMetadata:
         """One line for each pipeline whose DAG can't be built."""
         return self._read(cache.read_unbuilt, ())
 
-    def note_unbuilt(self, dag_file: cache.DagFile, lines: tuple[str, ...]) -> None:
+    def note_unbuilt(self, chosen: str, lines: tuple[str, ...]) -> None:
         """Store them for display; called when a DAG file has built its DAGs."""
         if self.generation is not None:
-            cache.write_unbuilt(self.generation, dag_file, lines)
+            cache.write_unbuilt(self.generation, chosen, lines)
             cache.note_parsed(self.generation)
 
     def note_upkeep(self, dag_ids: Iterable[str]) -> None:

@@ -236,7 +236,7 @@ class Following:
     """
 
     queue: SqsQueue
-    full_listing_seconds: float
+    full_listing_seconds: float = 3600.0
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     sleep: Callable[[float], None] = time.sleep

@@ -24,7 +24,6 @@ from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.dialects.debezium.avro_files import MAGIC as AVRO
 from spark_jobs.dialects.debezium.avro_files import avro_records
 from spark_jobs.dialects.debezium.change_events import events_of, read_events, table_of
-from spark_jobs.dialects.debezium.commit_places import logs_of
 from spark_jobs.dialects.debezium.parquet_table import documents_in, read_parquet
 from spark_jobs.dialects.debezium.technical import (
     CARRIED,
@@ -51,7 +50,7 @@ from spark_jobs.dialects.debezium.technical import (
     with_tables,
 )
 from spark_jobs.dialects.probe import probe, reading, require_bounded
-from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window
+from spark_jobs.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window, decoded_bytes
 from spark_jobs.plan.file_times import FileTimes
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import is_in_file, place_in_log
@@ -133,7 +132,7 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
         id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes, path),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(changes),
-        streams=_streams(sources, times), logs=logs_of(given)[:MOST_NAMED],
+        streams=_streams(sources, times),
     )  # fmt: skip
 
 
@@ -341,22 +340,22 @@ class DebeziumDialect(Dialect):
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         if file.kind == "load" or is_resynced(file.path):  # rows that jobs have read from the source
-            return probe(storage, file, DmsOptions(), self.bounds)
+            return probe(storage, file, DmsOptions(), self.inflated_bytes)
         self._require_load(file)
         with reading(file):
             with storage.open_input(file.path) as stream:
                 data = stream.read()
             if data[:2] == GZIP_MAGIC:
-                data = Inflating(io.BytesIO(data), self.bounds.inflated(file.size), file.path).readall()
+                data = Inflating(io.BytesIO(data), self.inflated_bytes, file.path).readall()
             images, flat = self.spec.before_image_prefix, FlatForm.of(self.spec, self.options, file.path)
             if data[:4] == _PARQUET:
-                require_bounded(io.BytesIO(data), file, self.bounds, pq.read_metadata(io.BytesIO(data)))
+                require_bounded(io.BytesIO(data), file, self.inflated_bytes, pq.read_metadata(io.BytesIO(data)))
                 documents = documents_in(data)
                 if documents is None:
                     return self._probed(file, *read_parquet(data, self.options, self.spec.keys, images, flat))
                 data = documents
             if data[:4] == AVRO:
-                records = avro_records(data, self.bounds.decoded(file.size), file.path)
+                records = avro_records(data, decoded_bytes(self.inflated_bytes, file.size), file.path)
                 events = events_of(records, self.spec.keys, flat)
             else:
                 events = read_events(data, self.spec.keys, flat)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, cast
+from collections.abc import Collection
 
 from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.consistent_cut import Cut, CutTable, change_cut, cuts, key_forms
+from airflow_gddl.contract.consistent_cut import cuts, key_forms
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
@@ -16,49 +13,27 @@ from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.erasure import WantedKey, with_key
-
-if TYPE_CHECKING:
-    from spark_jobs.tables.engine import TableContext
-    from spark_jobs.tables.one_task import TablesEngine
+from spark_jobs.rules.erasure import WantedKey
 
 
 class ConsistentCuts(Feature):
-    def expect_erasure(self, run: TableRun) -> None:
-        """Count the rows that cuts have of the key: once they are erased, nothing tells them from rows that were lost
-        otherwise, and an erasure that was killed is repeated."""
-        storage, lake, key = run.runtime.storage, run.job.roots.lake, _Erased(run)
-        for cut in cuts(storage, lake):
-            entry = cut.of(run.spec.table)
-            if entry is None or entry.rows is None or entry.keys != key_forms(run.spec) or key.hash in entry.erasing:
-                continue
-            if count := key.rows_of(join(lake, entry.folder)):
-                change_cut(storage, lake, cut.name, partial(_erasing, entry.folder, key.hash, count))
-
     def forget_rows(self, run: TableRun) -> None:
-        """Remove the erased key from the tables of cuts; their documents say so.
+        """Remove the erased key from the tables of cuts.
 
         Raises:
             FatalError: `CUT_KEYS_CHANGED`, once all other cuts have lost the key.
         """
-        storage, lake, others = run.runtime.storage, run.job.roots.lake, list[str]()
-        key = _Erased(run)
-        for cut in cuts(storage, lake):
+        context, others = run.context(), list[str]()
+        schema = context.stored_schema(run.ledger().state)
+        wanted = WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key, KEY_CODE)
+        for cut in cuts(run.runtime.storage, run.job.roots.lake):
             entry = cut.of(run.spec.table)
-            if entry is None:
+            if entry is None or not context.engine.tables.exists(path := join(run.job.roots.lake, entry.folder)):
                 continue
-            path, engine = join(lake, entry.folder), key.context.engine
-            if not engine.tables.exists(path):
-                continue
-            if entry.keys != key_forms(run.spec):
+            if entry.keys == key_forms(run.spec):
+                context.engine.eraser(context).remove_key(path, schema, wanted.stored)
+            else:
                 others.append(cut.name)
-                continue
-            removed = engine.eraser(key.context).remove_key(path, key.schema, key.wanted.stored)
-            if key.hash in entry.erasing:  # counted before the first attempt
-                change_cut(storage, lake, cut.name, partial(_erased, entry.folder, key.hash))
-            elif removed:  # the cut was made since
-                change_cut(storage, lake, cut.name, partial(_without, entry.folder, removed))
         if others:
             what = (
                 f"{run.spec.table} had other keys, or masks of them, when {', '.join(others)} was made: nothing tells "
@@ -80,64 +55,3 @@ class ConsistentCuts(Feature):
 
 
 FEATURE = ConsistentCuts()
-
-
-@dataclass(frozen=True)
-class _Erased:
-    """The key that an erasure removes, which is found once for all cuts."""
-
-    run: TableRun
-
-    @cached_property
-    def context(self) -> TableContext:
-        return self.run.context()
-
-    @cached_property
-    def schema(self) -> TableSchema:
-        return self.context.stored_schema(self.run.ledger().state)
-
-    @cached_property
-    def wanted(self) -> WantedKey:
-        return WantedKey.of(self.run.spec, self.schema, self.run.job.options.asked(Erase).key, KEY_CODE)
-
-    @cached_property
-    def hash(self) -> str:
-        """As the record of the erasure has it."""
-        return self.context.erasures.salted().hash_of(self.wanted.stored)
-
-    def rows_of(self, path: str) -> int:
-        """Number of its rows in a table of a cut."""
-        if not self.context.engine.tables.exists(path):
-            return 0
-        tables = cast("TablesEngine", self.context.engine).whole_tables_of(self.context, path)
-        return sum(with_key(rows, self.schema, self.wanted.stored).num_rows for rows in tables.each_file(path))
-
-
-def _erasing(folder: str, erasure: str, count: int, cut: Cut) -> Cut:
-    """With the rows of a table that an erasure is about to remove."""
-    if any(one.folder == folder and erasure in one.erasing for one in cut.tables):
-        return cut
-    noted = _with(folder, cut, lambda one: replace(one, erasing=(*one.erasing, erasure)))
-    return _without(folder, count, noted)
-
-
-def _erased(folder: str, erasure: str, cut: Cut) -> Cut:
-    """With an erasure that has ended."""
-    return _with(
-        folder, cut, lambda one: replace(one, erasing=tuple(other for other in one.erasing if other != erasure))
-    )
-
-
-def _without(folder: str, removed: int, cut: Cut) -> Cut:
-    """With so many rows fewer of a table; what is not made yet has no number of rows."""
-
-    def less(one: CutTable) -> CutTable:
-        rows = None if one.rows is None else one.rows - removed
-        return replace(one, rows=rows, digest="", erased=one.erased + removed)
-
-    return _with(folder, cut, less)
-
-
-def _with(folder: str, cut: Cut, change: Callable[[CutTable], CutTable]) -> Cut:
-    """With one table changed."""
-    return replace(cut, tables=tuple(change(one) if one.folder == folder else one for one in cut.tables))

@@ -226,7 +226,7 @@ def _probed(storage: InputOpener, file: PlannedFile, dialect: Dialect) -> Probed
     complete = str(options.complete)
     has_marker = complete != "settle" and not complete.isdigit()
     try:
-        return replace(probe(storage, file, options, dialect.bounds), is_whole=has_marker)
+        return replace(probe(storage, file, options, dialect.inflated_bytes), is_whole=has_marker)
     except QuarantinableError as error:
         if error.code != "FILE_EMPTY" or file.format != "csv" or options.csv_header:
             raise

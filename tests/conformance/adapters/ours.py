@@ -1,4 +1,4 @@
-"""This project's job, in this process: `tasks: processes`, or Spark's `many` with either way to commit."""
+"""This project's job, in this process: without Spark, or with `tasks: many` and either way to commit."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SQL: Mapping[Kind, str] = {
 }  # fmt: skip
 HELD = ("SNAPSHOT_HELD", "SNAPSHOT_WAITING", "SWEEP_HELD", "TRUNCATE_HELD")
 """Warnings of a run that has left its table as it was."""
-PLACES = ("processes", "many", "merge")
+PLACES = ("one", "many", "merge")
 _WAYS = {"many": Way(), "merge": Way(merged=True)}
 
 
@@ -87,9 +87,9 @@ def held(codes: Iterable[str]) -> str:
     return next((code for code in codes if code in HELD), "")
 
 
-def play(delivery: Delivery, folder: Path, place: str = "processes") -> Outcome:
+def play(delivery: Delivery, folder: Path, place: str = "one") -> Outcome:
     """Run after each arrival."""
-    port = LocalPort("one" if place == "processes" else "many")
+    port = LocalPort("one" if place == "one" else "many")
     (folder / "landing").mkdir(parents=True, exist_ok=True)
     lake = Lake(folder, port=port.everywhere())
     plain = f"s.{delivery.table}"

@@ -41,16 +41,19 @@ def play(delivery: Delivery, folder: Path) -> Outcome:
 
 def _write(folder: Path, row: dict[str, Any]) -> None:
     (folder / "m" / "tables").mkdir(parents=True, exist_ok=True)
-    settings = {"landing": "../landing", "lake": "../lake", "tiers": {"small": {"tasks": "processes"}}}
+    settings = {"landing": "../landing", "lake": "../lake"}
     (folder / "m" / "gddl.yaml").write_text(yaml.safe_dump(settings))
     (folder / "m" / "tables" / "t.yaml").write_text(
         yaml.safe_dump({"source": "s", "tables": [row]}, allow_unicode=True)
     )
 
 
+ALONE = {"GDDL_SETTLE": "0s", "GDDL_WITHOUT_SPARK": "1"}
+
+
 def _run(folder: Path) -> dict[str, Any]:
     command = [str(Path(sys.executable).with_name("gddl")), "run", "--json", "--metadata", str(folder / "m")]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "GDDL_SETTLE": "0s"}, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ALONE}, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if not lines:
         return {"error": {"code": f"COMMAND_FAILED {done.stderr[-300:]}"}}
