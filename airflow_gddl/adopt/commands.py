@@ -18,37 +18,8 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 
-_CUTS = "--files-until, --by-column or --at-version"
-
-
 FilesUntil = Annotated[
     str, typer.Option("--files-until", metavar="TIME", help="Files last modified by then are in the table already.")
-]
-ByColumn = Annotated[
-    str,
-    typer.Option(
-        "--by-column",
-        metavar="COLUMN",
-        help="Files before the greatest value of this column of the table, which orders changes, are in it.",
-    ),
-]
-AtVersion = Annotated[
-    int | None,
-    typer.Option(
-        "--at-version",
-        metavar="N",
-        min=0,
-        help="Files last modified by the commit of this version of the table are in it.",
-    ),
-]
-ProveFiles = Annotated[
-    int,
-    typer.Option(
-        "--prove-files",
-        metavar="N",
-        min=0,
-        help="Prove that the last changes in the N newest files that are in the table already are in it.",
-    ),
 ]
 Release = Annotated[
     bool, typer.Option("--release", help="Give a table of ours back: _gddl, our other tables and the ledger go.")
@@ -61,10 +32,7 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     *,
     table: options.OneTable,
     files_until: FilesUntil = "",
-    by_column: ByColumn = "",
-    at_version: AtVersion = None,
     source_connection: options.SourceConnection = "",
-    prove_files: ProveFiles = 0,
     release: Release = False,
     dry_run: DryRun = False,
     yes: options.Yes = False,
@@ -73,35 +41,22 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     wait: options.Wait = 0.0,
 ) -> None:
     """Take over a Delta table that another job has kept from the same files, in place; its data files stay."""
-    _require_one([bool(files_until), bool(by_column), at_version is not None, release])
-    if release and (source_connection or prove_files):
-        remedy = "leave --source-connection and --prove-files out"
-        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy=remedy)
+    if bool(files_until) == release:
+        what = "nothing says which files are in the table already" if not release else "a release takes no files"
+        raise MetadataError("ADOPT_CUT", what, remedy="write one of --files-until and --release")
+    if release and source_connection:
+        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy="leave --source-connection out")
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     if release and not dry_run:
         job.ask(f"Give {table} back? What only our ledger and tables know of it is removed.", yes=yes)
-    action: Action = Adopt(
-        files_until=files_until, by_column=by_column, at_version=at_version, prove_files=prove_files,
-        source_connection=source_connection, dry_run=dry_run,
-    )  # fmt: skip
+    action: Action = Adopt(files_until=files_until, source_connection=source_connection, dry_run=dry_run)
     if release:
         action = AdoptRelease(confirmed=yes or sys.stdin.isatty(), dry_run=dry_run)
     job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
     check = partial(require_connection, cli, source_connection)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, show_released if release else show_adopted)
-
-
-def _require_one(given: Sequence[bool]) -> None:
-    """
-    Raises:
-        MetadataError: `ADOPT_CUT`.
-    """
-    if sum(given) != 1:
-        what = "nothing says" if not any(given) else "more than one option says"
-        remedy = f"write one of {_CUTS}; or --release alone, which gives an adopted table back"
-        raise MetadataError("ADOPT_CUT", f"{what} which files are in the table already", remedy=remedy)
 
 
 def show_adopted(screen: Screen, results: Sequence[JobResult]) -> None:
@@ -130,14 +85,12 @@ def _show_found(screen: Screen, table: str, found: Mapping[str, Any]) -> None:
 
 
 def _show_proved(screen: Screen, proved: Mapping[str, Any]) -> None:
-    if files := proved.get("files"):
-        newer = f", {files['newer']} of them by newer changes" if files["newer"] else ""
-        screen.say(f"  proved: {counted(files['keys'], 'key')} of {counted(files['files'], 'file')} are in it{newer}")
-    if source := proved.get("source"):
-        by_files = f", {source['by_files']} keys with files after the cut" if source["by_files"] else ""
-        screen.say(f"  proved: equal to the source, {counted(source['source_rows'], 'row')}{by_files}")
-        for column, why in source["not_compared"].items():
-            screen.say(f"  {column} was not compared with the source: {why}", "yellow")
+    if not proved:
+        return
+    by_files = f", {proved['by_files']} keys with files after the cut" if proved["by_files"] else ""
+    screen.say(f"  proved: equal to the source, {counted(proved['source_rows'], 'row')}{by_files}")
+    for column, why in proved["not_compared"].items():
+        screen.say(f"  {column} was not compared with the source: {why}", "yellow")
 
 
 def show_released(screen: Screen, results: Sequence[JobResult]) -> None:

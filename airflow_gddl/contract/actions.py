@@ -283,17 +283,11 @@ class CatalogSync(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class Adopt(Asked):
-    """Take over a table that another job keeps. One of `files_until`, `by_column` and `at_version` tells its files."""
+    """Take over a table that another job keeps."""
 
     name: Literal["adopt"] = _named("adopt")
     files_until: str = ""
     """Files that were last modified by then are in the table; ISO 8601 with a zone."""
-    by_column: str = ""
-    """Files before the greatest value of this column, which orders changes, are in the table."""
-    at_version: int | None = None
-    """Files that were last modified by the commit of this version of the table are in it."""
-    prove_files: int = 0
-    """Prove first that the changes of this many of the newest files in the table are in it."""
     source_connection: str = ""
     """Prove first that the table equals the source of this connection; empty: no."""
     dry_run: bool = False

@@ -121,7 +121,7 @@ def _goes_on(run: TableRun, begun: Adoption) -> bool:
     """
     asked, same, context = run.job.options.asked(Adopt), asked_of(run) == begun.asked, run.context()
     if run.ledger().state.batch or _is_marked(context, begun):
-        if not same and (asked.prove_files or asked.source_connection):
+        if not same and asked.source_connection:
             what = f"{run.spec.table}: an adoption was interrupted, and the table has our column already"
             remedy = "end it without a proof; then `gddl verify`, or --release"
             raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)

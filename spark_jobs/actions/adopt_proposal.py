@@ -33,7 +33,7 @@ from spark_jobs.ledger.adoption import Adoption
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.baseline import Baseline
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from spark_jobs.plan.sequence import fit_together, is_after
+from spark_jobs.plan.sequence import fit_together
 from spark_jobs.plan.table_schema import Schema
 from spark_jobs.plan.types import lossless, widened_number
 from spark_jobs.plan.waiting_files import Discovery
@@ -41,12 +41,10 @@ from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.batch_schema import BatchSchema, Stored
 from spark_jobs.tables.decoding import Decoding, are_all_deletes, landed
-from spark_jobs.tables.delta_log import commit_time
 from spark_jobs.tables.engine import TableContext
 
 CUT_CODE = "ADOPT_CUT"
 _NO_SEQUENCE_CODE = "ADOPT_NO_SEQUENCE"
-_OVERLAPS_CODE = "ADOPT_FILES_OVERLAP"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +71,7 @@ def asked_of(run: TableRun) -> str:
     asked, spec = run.job.options.asked(Adopt), run.spec
     return json.dumps(
         [
-            asked.files_until, asked.by_column, asked.at_version, spec.keys, spec.sequence_by, spec.partition_by,
-            asked.prove_files, asked.source_connection,
+            asked.files_until, spec.keys, spec.sequence_by, spec.partition_by, asked.source_connection,
         ]
     )  # fmt: skip
 
@@ -97,8 +94,7 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
     figures = engine.baseline_work(context).figures(_spelled(schema, run.spec.keys), baseline, kind)
     require_keys(run.spec, figures, engine.contents(context).shared_keys(), context.layout.replica)
     _require_forms(run, figures)
-    cut = _Cut(run, context, discovery, order, figures)
-    files, later = cut.parted()
+    files, later = _Cut(run, discovery, is_ordered=bool(order.stored)).parted()
     adoption = Adoption(
         asked=asked_of(run), planned_at=baseline.applied_at, version=log.version, baseline=baseline, files=files,
         columns=tuple(schema.names), types=tuple(str(column.type) for column in schema.columns), rows=figures.rows,
@@ -106,8 +102,10 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
         sequence_forms=figures.forms, max_sequence=figures.highest,
     )  # fmt: skip
     found = notices.of_discovery(discovery, run.layout.landing, run.dialect)
-    warnings = (*found, *order.warnings, *cut.warnings(later), *_of_sequences(baseline, figures), *_of_erased(context))
-    proof = Proof(run=run, context=context, ledger=ledger, adoption=adoption).carry_out()
+    warnings = (*found, *order.warnings, *_of_sequences(baseline, figures), *_of_erased(context))
+    connection, proof = run.job.options.asked(Adopt).source_connection, dict[str, Any]()
+    if connection:
+        proof = Proof(run=run, context=context, ledger=ledger, adoption=adoption).carry_out(connection)
     return Proposal(
         proved=proof, adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
         without_sequence=figures.without_sequence, warnings=warnings,
@@ -271,17 +269,15 @@ def _is_coarser(mine: SqlType, theirs: SqlType) -> bool:
 
 @dataclass(frozen=True)
 class _Cut:
-    """Which landing files are in the table."""
+    """Which landing files are in the table.
+
+    Attributes:
+        is_ordered: whether the table has the columns that order changes.
+    """
 
     run: TableRun
-    context: TableContext
     discovery: Discovery
-    order: _Order
-    figures: BaselineFigures
-
-    @property
-    def _asked(self) -> Adopt:
-        return self.run.job.options.asked(Adopt)
+    is_ordered: bool
 
     def parted(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
         """Files that are in the table, and those that are not, in their order.
@@ -289,19 +285,16 @@ class _Cut:
         Raises:
             FatalError: `ADOPT_CUT`.
         """
-        if self._asked.by_column:
-            files, later = self._by_column()
-        else:
-            until = self._until()
-            files = tuple(file for file in self.discovery.waiting if _at(file) <= until)
-            later = tuple(file for file in self.discovery.waiting if _at(file) > until)
+        until = self._until()
+        files = tuple(file for file in self.discovery.waiting if _at(file) <= until)
+        later = tuple(file for file in self.discovery.waiting if _at(file) > until)
         if loads := [file.path for file in later if file.kind == "load"]:
             raise self._refused(
                 f"{len(loads)} files of the full load are not in the table by this cut: {named(loads)}",
                 "let the old job load them first, or name a later cut; where they begin a full load of their own, load "
                 "the table again",
             )
-        if not self.order.stored and (unordered := self._out_of_order(files, later)):
+        if not self.is_ordered and (unordered := self._out_of_order(files, later)):
             raise self._refused(
                 f"files that are not in the table by this cut are older, by their names, than files that are: "
                 f"{named(unordered)}; the table has no column that orders changes, so that they would undo newer rows",
@@ -309,83 +302,25 @@ class _Cut:
             )
         return tuple(replace(file, generation=1) for file in files), later
 
-    def warnings(self, later: Sequence[PlannedFile]) -> tuple[RunWarning, ...]:
-        """That files may be in the table in part."""
-        if not self._asked.by_column or not later:
-            return ()
-        message = (
-            "files with changes from before the greatest sequence of the table are loaded once more, which changes "
-            "nothing"
-        )
-        return (RunWarning(code=_OVERLAPS_CODE, message=message, count=len(later)),)
-
     def _until(self) -> datetime:
-        asked = self._asked
-        if asked.at_version is not None:
-            at = commit_time(self.context.storage, self.context.layout.replica, asked.at_version)
-            if at is None:
-                what = f"the table's log has no version {asked.at_version}"
-                raise self._refused(what, "name a version of `DESCRIBE HISTORY`, or --files-until")
-            return at
+        asked = self.run.job.options.asked(Adopt).files_until
         try:
-            until = moment_of(asked.files_until).astimezone(UTC)
+            until = moment_of(asked).astimezone(UTC)
         except (ValueError, OverflowError):
-            what = f"--files-until {asked.files_until!r} is no moment"
+            what = f"--files-until {asked!r} is no moment"
             raise self._refused(what, "write e.g. 2026-01-31T12:00:00Z") from None
         if until > self.run.runtime.clock():
             what = f"--files-until {iso(until)} is in the future: files that the old job has not seen would count"
             raise self._refused(what, "name the time at which the old job's last run began")
         return until
 
-    def _by_column(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
-        """All files before the first that reaches the greatest sequence of the table; it and all after it are loaded.
-
-        A file with changes of that very sequence is so, too: others of its changes may not be in the table.
-        """
-        column = self._asked.by_column
-        if [name.lower() for name in self.order.stored] != [column.lower()]:
-            columns = ", ".join(self.order.stored or self.order.columns) or "none"
-            raise self._refused(
-                f"--by-column {column}: changes are ordered by {columns}, and the table has to have that column",
-                "name it, or use --files-until or --at-version",
-            )
-        highest, waiting = self.figures.highest, self.discovery.waiting
-        reaches = (
-            at for at, file in enumerate(waiting) if file.kind == "change" and not self._is_before(file, highest)
-        )
-        first = next(reaches, len(waiting))
-        if first == len(waiting) and any(file.kind == "change" for file in waiting):
-            raise self._refused(
-                f"no file reaches {highest}, the greatest {column} of the table, so that all would count as in it",
-                f"see whether {column} holds the files' values, and their times in UTC; or use --files-until",
-            )
-        return waiting[:first], waiting[first:]
-
-    def _is_before(self, file: PlannedFile, highest: str | None) -> bool:
-        """Whether all changes of a file come before a sequence; a file that can't be read is loaded."""
-        if highest is None:
-            return False
-        plan = BatchPlan(
-            number=1, mode="initial", planned_at=iso(self.run.runtime.clock()), generation=1, files=(file,)
-        )
-        state = TableState(keys=self.run.spec.keys)
-        work, _ = self.context.engine.decode_files(self.context, plan, state)
-        if work is None:
-            return False
-        decoded = work.decoded_batch
-        work.discard()
-        known = decoded.figures.files.get(file.path)
-        if known is None or known.max_sequence is None:
-            return not decoded.figures.quarantined
-        return is_after(highest, known.max_sequence)
-
     def _out_of_order(self, files: Sequence[PlannedFile], later: Sequence[PlannedFile]) -> list[str]:
         """Change files that are not in the table though files with later names are."""
-        places = (self.context.dialect.file_order(file.path) for file in files if file.kind == "change")
+        order = self.run.dialect.file_order
+        places = (order(file.path) for file in files if file.kind == "change")
         newest = max((place for place in places if place is not None), default=None)
         if newest is None:
             return []
-        order = self.context.dialect.file_order
         return [file.path for file in later if (place := order(file.path)) is not None and place < newest]
 
     def _refused(self, what: str, remedy: str) -> FatalError:

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
@@ -27,25 +26,18 @@ _TOGETHER = 64 * 1024**2
 
 
 @dataclass(frozen=True, kw_only=True)
-class LandedEvents:
-    """Events of some landed files, decoded.
+class NetChanges:
+    """What some landed files come to.
 
     Attributes:
-        happened: see `order.events`.
+        rows: one for each key, see `fold.net_changes`.
         schema: by which they were decoded.
         delivered: columns that some file has.
-        unreadable: paths of files that can't be read.
     """
 
-    happened: pa.Table
+    rows: pa.Table
     schema: TableSchema
     delivered: frozenset[str]
-    unreadable: tuple[str, ...]
-
-    @property
-    def net(self) -> pa.Table:
-        """One row for each key, see `fold.net_changes`."""
-        return newest_state(self.happened, self.schema, 0)
 
 
 @dataclass(frozen=True)
@@ -74,10 +66,9 @@ class LandedChanges:
                 found.setdefault(path, set()).add(key)
         return found
 
-    def events(self, files: Sequence[PlannedFile]) -> LandedEvents | None:
-        """Events of the files, all in memory; None: no file can be read, or there is none."""
-        unreadable: list[Unreadable] = []
-        parts = list(self._parts(files, unreadable))
+    def net(self, files: Sequence[PlannedFile]) -> NetChanges | None:
+        """What the files come to, all in memory; None: no file can be read, or there is none."""
+        parts = list(self._parts(files))
         if not parts:
             return None
         schema = parts[-1][1].table_schema
@@ -88,19 +79,11 @@ class LandedChanges:
             for _, decoded in parts for group in decoded.groups for action in group.plan.actions
             if action.source is not None
         )  # fmt: skip
-        return LandedEvents(
-            happened=as_events(for_both_keys(changes, schema), schema), schema=schema, delivered=delivered,
-            unreadable=tuple(one.file.path for one in unreadable),
-        )  # fmt: skip
+        happened = as_events(for_both_keys(changes, schema), schema)
+        return NetChanges(rows=newest_state(happened, schema, 0), schema=schema, delivered=delivered)
 
-    def _parts(
-        self, files: Sequence[PlannedFile], unreadable: list[Unreadable] | None = None
-    ) -> Iterator[tuple[pa.Table, BatchSchema]]:
-        """Changes, and what they were decoded by.
-
-        Args:
-            unreadable: gets the files that can't be read.
-        """
+    def _parts(self, files: Sequence[PlannedFile]) -> Iterator[tuple[pa.Table, BatchSchema]]:
+        """Changes, and what they were decoded by."""
         sizes = np.cumsum([0, *(file.size for file in files)])
         numbers = sizes[:-1] // _TOGETHER
         for number in np.unique(numbers):
@@ -109,13 +92,11 @@ class LandedChanges:
                 number=self.state.batch + 1, mode="incremental", planned_at=iso(self.run.runtime.clock()),
                 generation=max(1, self.state.generation), files=together,
             )  # fmt: skip
-            decoded, unread = WholeBatchReader(context=self.context, plan=plan, state=self.state).decode(None)
-            if unreadable is not None:
-                unreadable.extend(unread)
+            decoded, _ = WholeBatchReader(context=self.context, plan=plan, state=self.state).decode(None)
             if decoded is not None:
                 yield decoded.good, decoded.decoded_batch.schema
 
 
 def is_delete(net: pa.Table) -> np.ndarray:
-    """Whether each row of `LandedEvents.net` says that its key has no row."""
+    """Whether each row of `NetChanges.rows` says that its key has no row."""
     return np.asarray(pc.equal(gddl_fields(net)["op"], "D"))

@@ -28,7 +28,7 @@ THEIRS, OURS, CHANGES = "theirs", "ours", "changes"
 """Names of tables for the rule: the other one, the replica, and its change table."""
 MOST_LISTED = 10_000
 """Keys of one range whose rows are listed."""
-ALIVE = f"{GDDL}__alive"
+_ALIVE = f"{GDDL}__alive"
 """Column of states: there is a row."""
 
 
@@ -129,10 +129,10 @@ class OtherTableRule:
         happened = as_events(changes, self.schema)
         wanted, mine = table_codes((keys, happened), self.schema.keys)
         happened = happened.filter(pa.array(np.isin(mine, wanted)))
-        states = states_of(happened, self.schema, self.kind)
+        states = _states_of(happened, self.schema, self.kind)
         first = np.asarray(gddl_fields(happened)["batch_id"].to_numpy(zero_copy_only=False)) == self.first
         began = happened.select(self.schema.keys).filter(pa.array(first, pa.bool_()))
-        alive = np.asarray(states.column(ALIVE))
+        alive = np.asarray(states.column(_ALIVE))
         their_keys = table_codes((keys, theirs), self.schema.keys)
         rows = theirs.filter(pa.array(np.isin(their_keys[1], their_keys[0])))
         known, held = table_codes((rows, states), self.columns)
@@ -160,8 +160,8 @@ class OtherTableRule:
         return texts
 
 
-def states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.Table:
-    """The row of each key after each of its events, in the columns of `kind`, and `ALIVE`.
+def _states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.Table:
+    """The row of each key after each of its events, in the columns of `kind`, and `_ALIVE`.
 
     Args:
         happened: see `order.events`; all events of each key.
@@ -174,7 +174,7 @@ def states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.Ta
         held = dict.fromkeys(schema.columns, np.arange(len(events.at)))
     computed = computed_after(events, held, schema)
     columns = {name: computed[name] if name in computed else picked(events, name, held[name]) for name in kind.names}
-    return by_name(pa.table(columns), kind).append_column(ALIVE, pa.array(events.op != "D", pa.bool_()))
+    return by_name(pa.table(columns), kind).append_column(_ALIVE, pa.array(events.op != "D", pa.bool_()))
 
 
 def findings_of(reports: Iterable[bytes], shown: int) -> OtherTableFindings:

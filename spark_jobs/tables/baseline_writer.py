@@ -29,11 +29,9 @@ from spark_jobs.tables.file_rules import Output, written
 from spark_jobs.tables.table_rows import (
     AT_FILE,
     AT_ROW,
-    FindRows,
     Source,
     as_they_are,
     by_file,
-    search,
     without_places,
 )
 
@@ -82,12 +80,6 @@ class BaselineWriter:
         files = self._with_gddl(snapshot)
         soft = table_definition.marks_deletes(snapshot.schema.types.get(GDDL))
         return MarkedFiles(files=len(files), bytes=sum(file.size for file in files), of=len(snapshot.files), soft=soft)
-
-    def stored_rows(self, keys: pa.Table) -> pa.Table:
-        snapshot = self.tables.existing(self.layout.replica)
-        kinds = snapshot.schema.arrow
-        wanted = by_name(keys, pa.schema([kinds.field(name) for name in keys.column_names]))
-        return search(self.tables, FindRows(table=snapshot.path, keys=wanted, schema=kinds), snapshot.files).rows
 
     def unmark(self) -> None:
         tables, path = self.tables, self.layout.replica

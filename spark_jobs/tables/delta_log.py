@@ -424,13 +424,6 @@ def commit_of(version: int, data: bytes) -> DeltaCommit:
     )
 
 
-def commit_time(storage: Storage, table: str, version: int) -> datetime | None:
-    """When a version was committed, as its writer says; None where the log no longer has its commit."""
-    data = read_if_there(storage, commit_path(table, version))
-    stated = None if data is None else _commit_info(data).get("timestamp")
-    return None if stated is None else _EPOCH + timedelta(milliseconds=int(stated))
-
-
 def _commit_info(data: bytes) -> dict[str, Any]:
     for line in data.splitlines():
         action = json.loads(line)

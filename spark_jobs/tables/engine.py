@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-import pyarrow as pa
-
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import is_before_image
 from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
@@ -324,10 +322,6 @@ class BaselineWork(Protocol):
 
     def marked(self) -> MarkedFiles:
         """Which data files of the replica have `_gddl`."""
-        ...
-
-    def stored_rows(self, keys: pa.Table) -> pa.Table:
-        """Rows of the replica with these keys: those whose key columns each have a value of `keys`."""
         ...
 
     def unmark(self) -> None:

@@ -133,36 +133,15 @@ def test_dry_run_says_what_would_be_done_and_writes_nothing(lake: Lake) -> None:
     assert sorted(path for path in lake.root.rglob("*") if path.is_file() and "results" not in str(path)) == before
 
 
-@pytest.mark.parametrize(
-    ("options", "files"),
-    [
-        ({"files_until": UNTIL}, 1),
-        ({"files_until": "", "by_column": "seq"}, 2),  # the last change that was applied is loaded again
-    ],
-)
-def test_files_around_the_cut_change_nothing(lake: Lake, options: dict[str, Any], files: int) -> None:
+def test_files_after_the_cut_are_loaded(lake: Lake) -> None:
     spec = spec_of()
     landed(lake, spec)
     kept(lake, spec, APPLIED)
-    lake.done(spec, adopting(**options))
+    lake.done(spec, adopting())
     found = lake.done(spec)
-    assert found.files == files
+    assert found.files == 1
     assert "SEQUENCE_TIE" not in {warning.code for warning in found.warnings}
     assert lake.replica(spec) == EXPECTED
-    verified(lake, spec)
-
-
-def test_version_of_the_table_says_which_files_are_in_it(lake: Lake) -> None:
-    spec = spec_of()
-    lake.load(spec)
-    table = kept(lake, spec, {0: ("load 0", None), 1: ("load 1", None), 2: ("load 2", None)})
-    made = table.history()[0]["timestamp"] / 1000
-    os.utime(lake.landing(spec) / "LOAD00000001.parquet", (made - 5, made - 5))
-    lake.change(spec, 1, [("U", 0, "one")])
-    os.utime(lake.landing(spec) / "20240101-000000001.parquet", (made + 5, made + 5))
-    lake.done(spec, adopting(files_until="", at_version=0), clock=lambda: datetime.now(UTC) + timedelta(minutes=1))
-    lake.done(spec, clock=lambda: datetime.now(UTC) + timedelta(minutes=1))
-    assert lake.replica(spec) == {0: "one", 1: "load 1", 2: "load 2"}
     verified(lake, spec)
 
 
@@ -380,8 +359,6 @@ def test_without_a_table_there_is_nothing_to_adopt(lake: Lake) -> None:
         {"files_until": "yesterday"},
         {"files_until": "9999-12-31T23:59:59-12:00"},
         {"files_until": (datetime.now(UTC) + timedelta(days=1)).isoformat()},
-        {"files_until": "", "by_column": "v"},
-        {"files_until": "", "at_version": 9},
     ],
 )
 def test_a_cut_that_says_nothing_is_refused(lake: Lake, options: dict[str, Any]) -> None:
@@ -389,15 +366,6 @@ def test_a_cut_that_says_nothing_is_refused(lake: Lake, options: dict[str, Any])
     landed(lake, spec)
     kept(lake, spec, APPLIED)
     assert code(lake, spec, adopting(**options)) == "ADOPT_CUT"
-
-
-def test_a_column_whose_greatest_value_is_in_no_file_is_no_cut(lake: Lake) -> None:
-    """As of a job that read times in another zone: all files would count as in the table."""
-    spec = spec_of()
-    landed(lake, spec)
-    kept(lake, spec, {**APPLIED, 7: ("new", 10_000)})
-    assert code(lake, spec, adopting(files_until="", by_column="seq")) == "ADOPT_CUT"
-    lake.done(spec, adopting())
 
 
 @pytest.mark.parametrize(
@@ -538,9 +506,8 @@ SEQUENCES: dict[str, tuple[tuple[str, ...], dict[str, list[Any]]]] = {
 """Columns that order changes, and their values, rising."""
 
 
-@pytest.mark.parametrize("by", ["files_until", "by_column"])
 @pytest.mark.parametrize("name", SEQUENCES)
-def test_sequences_of_each_kind(lake: Lake, name: str, by: str) -> None:
+def test_sequences_of_each_kind(lake: Lake, name: str) -> None:
     """A row of the table has the third; a file brings the second, which is late, and one the fourth."""
     columns, values = SEQUENCES[name]
     spec = replace(spec_of(), sequence_by=columns)
@@ -562,14 +529,11 @@ def test_sequences_of_each_kind(lake: Lake, name: str, by: str) -> None:
         **{column: pa.array(stored[column], kinds[column]) for column in columns},
     })  # fmt: skip
     write_deltalake(lake.layout(spec).replica, table)
-    if by == "by_column" and len(columns) > 1:
-        assert code(lake, spec, adopting(files_until="", by_column=columns[0])) == "ADOPT_CUT"
-        return
-    lake.done(spec, adopting() if by == "files_until" else adopting(files_until="", by_column=columns[0]))
+    lake.done(spec, adopting())
     verified(lake, spec)
     change(3, ("U", 7, "second", 1))
     found = lake.done(spec)
-    assert found.late_ignored == (1 if by == "files_until" else 0)  # else its file comes with those that are read again
+    assert found.late_ignored == 1
     assert lake.replica(spec)[7] == "third"
     change(4, ("U", 7, "fourth", 3), ("U", 0, "changed", 3))
     lake.done(spec)

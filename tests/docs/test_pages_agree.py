@@ -58,7 +58,6 @@ def kinds() -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("begin", "shorter", "whole"),
     [
-        ("| what | code | result |", "tasks/adopt.md", "semantics.md"),
         ("| state | meaning | check |", "monitoring.md", "operate.md"),
         ("| writes into the landing folder |", "trust.md", "metadata.md"),
     ],
