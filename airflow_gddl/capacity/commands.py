@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -145,7 +144,7 @@ def _revision(cli: CliContext, folder: str, revision: str) -> LoadedMetadata:
 
     try:
         before = RevisionFolder.read_from(folder, revision)
-        return load_folder(before, cli.environ, lake=partial(metadata_folder.lake_rows, cli))
+        return load_folder(before, cli.environ)
     except MetadataError as error:
         what, remedy = f"the settings of {revision!r}: {error.what}", "compare with a revision whose settings are valid"
         raise FatalError("REVISION_UNREADABLE", what, remedy=remedy) from error

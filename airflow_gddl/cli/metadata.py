@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,6 @@ def _property(text: str) -> str:
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
-    from airflow_gddl.metadata.looks import StoredRows
     from airflow_gddl.metadata.problems import Problem
 
 
@@ -72,15 +70,13 @@ def read(cli: CliContext, folder: str, *, keep_rows: bool = False) -> LoadedMeta
     Raises:
         MetadataError: `METADATA_MISSING`, or `SETTINGS_INVALID` (a `SettingsError`).
         RetriableError: its store does not respond.
-
-    Rows that the lake keeps are among its tables (`metadata.looks`).
     """
     require_folder(folder)
     # Imported here, since pydantic takes longer to import than most commands run.
     from airflow_gddl.metadata.loading import load  # noqa: PLC0415 - as said above
 
     warn_of_variables(cli)
-    return load(folder, cli.environ, keep_rows=keep_rows, lake=partial(lake_rows, cli))
+    return load(folder, cli.environ, keep_rows=keep_rows)
 
 
 def require_folder(folder: str) -> None:
@@ -91,19 +87,6 @@ def require_folder(folder: str) -> None:
     if "://" not in folder and not Path(folder).is_dir():
         remedy = "create one with `gddl init`, or set --metadata or GDDL_METADATA"
         raise MetadataError("METADATA_MISSING", f"there is no folder {folder!r}", remedy=remedy)
-
-
-def lake_rows(cli: CliContext, path: str, _connection: str | None) -> StoredRows:
-    """Rows that the lake keeps; with a warning, none if they can't be read: CI validates metadata without a lake."""
-    from airflow_gddl.metadata import looks  # noqa: PLC0415 - see `read`
-
-    try:
-        return looks.read(path, cli.environ)
-    except GddlError as error:
-        cli.screen.warn(
-            f"tables that were added without a metadata row in the metadata folder are left out: {error}", "yellow"
-        )
-        return looks.StoredRows(path=path)
 
 
 def placed(cli: CliContext, loaded: LoadedMetadata) -> Placed:

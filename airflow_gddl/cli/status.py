@@ -20,6 +20,7 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
+from airflow_gddl.runtime.compiled.proposals import notes_of, place_of
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, table_statuses
 from airflow_gddl.runtime.state.recording import rebuild
 from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
@@ -226,7 +227,7 @@ class _View:
         compiled = None if self.names else directory(self.cli, self.metadata)
         if compiled is not None:
             metadata_folder.warn_of_variables(self.cli)
-            return compiled.roots, [row for row in compiled.rows if row.enabled], compiled.notes, True
+            return compiled.roots, [row for row in compiled.rows if row.enabled], self._notes(compiled.proposals), True
         loaded = metadata_folder.read(self.cli, self.metadata)
         rows = table_rows(loaded.tables, metadata_folder.pipelines(self.cli, loaded), loaded.problems)
         broken = {row.table for row in rows if row.problems}
@@ -236,7 +237,15 @@ class _View:
         sound = select(loaded.tables, named, ()) if named else ()
         wanted = {spec.table for spec in sound} | broken.intersection(self.names)
         chosen_rows = [row for row in rows if (row.table in wanted if self.names else row.enabled)]
-        return loaded.roots, chosen_rows, () if self.names else loaded.beside.notes, not bad
+        proposals = place_of(loaded.roots.lake, loaded.dag_prefix) if loaded.proposing and not self.names else ""
+        return loaded.roots, chosen_rows, self._notes(proposals), not bad
+
+    def _notes(self, proposals: str) -> tuple[Note, ...]:
+        try:
+            return notes_of(proposals, self.cli.environ)
+        except GddlError as error:
+            self.cli.screen.warn(f"proposed tables can't be read: {error}", "yellow")
+            return ()
 
 
 def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:

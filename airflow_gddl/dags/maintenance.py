@@ -13,10 +13,9 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, params, schedule_of, windows, workers
-from airflow_gddl.metadata.looks import LOOKS
 from airflow_gddl.operators.jobs import (
     GddlFindOperator,
-    GddlLookOperator,
+    GddlNewTablesOperator,
     GddlRefusedOperator,
     GddlUpkeepOperator,
     GddlWatchOperator,
@@ -37,8 +36,7 @@ DAGS: dict[str, tuple[Upkeep, str]] = {
     ),
 }
 """Action and doc page by DAG id."""
-WATCH, RERUN = "gddl_watch", "gddl_rerun"
-_LOOKS = {f"gddl_{name}": name for name in LOOKS}
+WATCH, RERUN, NEW_TABLES = "gddl_watch", "gddl_rerun", "gddl_new_tables"
 _LONGEST = timedelta(hours=24)
 """That the tables of a tier may be maintained or compared."""
 
@@ -60,10 +58,10 @@ def build_upkeep_dags(
     on_dag: OnDag | None = None,
     timezone: str = "UTC",
 ) -> dict[str, DAG]:
-    """The DAGs by id, a task for each tier that has tables; none where there are no tables, and no source asks for a
-    look.
+    """The DAGs by id, a task for each tier that has tables; none where there are no tables, and no source asks for
+    proposals of new ones.
 
-    The watch exists only where alerts are configured, a look only where a source asks for it.
+    The watch exists only where alerts are configured, the look for new tables only where a source asks for it.
 
     Args:
         metadata_dir, beside: see `factory.build_dags`.
@@ -77,7 +75,7 @@ def build_upkeep_dags(
     # The metadata, which has the prefix of ids, is not read when another DAG runs.
     wanted = [
         name
-        for name in (*DAGS, RERUN, *([WATCH] if notifies else []), *_LOOKS)
+        for name in (*DAGS, RERUN, *([WATCH] if notifies else []), NEW_TABLES)
         if running is None or running.endswith(name)
     ]
     if not wanted:
@@ -85,11 +83,11 @@ def build_upkeep_dags(
     metadata = configuration.metadata_place(metadata_dir, beside)
     compiled = configuration.compiled_metadata(metadata, parsing=True)
     tiers = {pipeline.tier: pipeline for pipeline in compiled.pipelines()}
-    prefix, asked = compiled.looks()
-    wanted = [name for name in wanted if (_LOOKS[name] in asked if name in _LOOKS else tiers)]
+    prefix, proposes = compiled.settings_of_dags()
+    wanted = [name for name in wanted if (proposes if name == NEW_TABLES else tiers)]
     custom = Customization(default_args=default_args or {}, on_dag=on_dag, timezone=timezone)
     common = _Common(metadata=metadata, prefix=prefix, custom=custom)
-    other = {WATCH: _watch, RERUN: _rerun, **dict.fromkeys(_LOOKS, _look)}
+    other = {WATCH: _watch, RERUN: _rerun, NEW_TABLES: _new_tables}
     made = [other[name](common, name) if name in other else _dag(name, common, tiers) for name in wanted]
     if running is None:
         compiled.note_upkeep(dag.dag_id for dag in made)
@@ -130,20 +128,21 @@ def _watch(common: _Common, _: str) -> DAG:
     return dag
 
 
-def _look(common: _Common, name: str) -> DAG:
-    look = _LOOKS[name]
-    with _empty(common, name, "watch_schedule", LOOKS[look].page, POLL) as dag:
-        GddlLookOperator(task_id="look", metadata=common.metadata, look=look)
+def _new_tables(common: _Common, _: str) -> DAG:
+    page = "Looks for tables without a metadata row at sources that ask for it (`new_tables` in gddl.yaml), and"
+    page += " proposes their rows. Trigger it with *Accept* or *Ignore* to decide on some."
+    with _empty(common, NEW_TABLES, "watch_schedule", page, POLL) as dag:
+        GddlNewTablesOperator(task_id="look", metadata=common.metadata)
     object.__setattr__(dag, "params", ParamsDict(_decisions()))
     return dag
 
 
 def _decisions() -> dict[str, Param]:
-    """The form's fields of a look; without any of them, it looks."""
+    """The form's fields; without any of them, the DAG looks."""
     names: dict[str, Any] = {"items": {"type": "string", "maxLength": 400}, "maxItems": 200, "type": ["null", "array"]}
     texts = {
-        "accept": "source:schema.name, one a line: add the proposed rows.",
-        "ignore": "source:schema.name, one a line: never propose these; a row that was added goes, its tables stay.",
+        "accept": "source:schema.name, one a line: write the proposed rows into the metadata folder, or show them.",
+        "ignore": "source:schema.name, one a line: never propose these.",
         "keys": "Key columns of the only table that is accepted, one a line; empty: those that were found.",
     }
     return {name: Param([], title=name.capitalize(), description=text, **names) for name, text in texts.items()}

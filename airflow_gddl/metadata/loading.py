@@ -8,19 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.errors import FieldPath, Note, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.names import TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, RevisionFolder, open_folder
+from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
 from airflow_gddl.metadata.keys import Layer, read_keys, report
-from airflow_gddl.metadata.looks import FILE as LAKE_FILE
-from airflow_gddl.metadata.looks import LakeRows, StoredRows, place_of
 from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
-from airflow_gddl.metadata.rows import FOLDER, NamedRow, Row, TableFile, TakenNames, assess, table_files
-from airflow_gddl.metadata.settings import Settings, read_settings
+from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
+from airflow_gddl.metadata.settings import read_settings
 from airflow_gddl.metadata.sources import Source, check_rows
 
 _NAMED = 5
@@ -114,39 +112,8 @@ def _closed(open_: dict[str, None], root: str) -> list[str]:
 
 
 _UNREAD_REMEDY = "rename it to .yaml or .json (tables: or .csv), copy the files of a linked folder, or remove it"
-_LAKE_ROWS = f"{FOLDER}/{LAKE_FILE}"
 # Besides the folders that are read: JSON Schemas.
 _KNOWN = (FILE, *FOLDERS, "schema")
-
-
-@dataclass(frozen=True)
-class Beside:
-    """What the metadata folder has beside its rows, for looks at sources.
-
-    Attributes:
-        looked_at: sources that ask for a look, by short name.
-        named: source and name in the source, in lower case, of every row of the folder, invalid ones included.
-        stored: rows that the lake keeps for them; null: no source asks, or they were not to be read.
-        rows: those that count.
-    """
-
-    looked_at: Mapping[str, Source] = field(default_factory=dict)
-    named: frozenset[tuple[str, str]] = frozenset()
-    stored: StoredRows | None = None
-    rows: tuple[Row, ...] = field(default=(), compare=False, repr=False)
-
-    @property
-    def notes(self) -> tuple[Note, ...]:
-        """What awaits a person, and rows that the lake keeps of sources that no longer ask for it."""
-        stored = LakeRows() if self.stored is None else self.stored.content
-        return (*stored.notes, *map(_left_note, self._left(stored)))
-
-    def _left(self, stored: LakeRows) -> Iterator[tuple[str, str]]:
-        """Source and name of each such row."""
-        for row in stored.rows:
-            source, name = str(row.get("source")), str(row.get("table"))
-            if source not in self.looked_at and (source, name.lower()) not in self.named:
-                yield source, name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +135,9 @@ class LoadedMetadata:
         access: sources whose landing root is read with credentials of its own.
         dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
         rows: of `tables`, as read, by table; empty unless they were asked for.
-        beside: what sources ask for beside their rows, and rows that the lake keeps for it.
+        proposing: sources of which new tables are proposed, by short name.
+        named: source and name in the source, in lower case, of every row, invalid ones included; without a source where
+            the row names none. Empty where no source is in `proposing`.
     """
 
     roots: Roots
@@ -185,13 +154,8 @@ class LoadedMetadata:
     landings: Mapping[str, str] = field(default_factory=dict)
     access: tuple[SourceAccess, ...] = ()
     rows: Mapping[str, Row] = field(default_factory=dict, compare=False, repr=False)
-    beside: Beside = field(default_factory=Beside)
-
-    @property
-    def from_lake(self) -> frozenset[str]:
-        """Those of `tables` whose rows the lake keeps."""
-        mine = {row.identity.table for row in self.beside.rows if row.identity is not None}
-        return frozenset(spec.table for spec in self.tables if spec.table in mine) if mine else frozenset()
+    proposing: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
+    named: frozenset[tuple[str, str]] = frozenset()
 
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
@@ -199,40 +163,7 @@ class LoadedMetadata:
         return report(problem, (_NOWHERE,) if row is None else row.layers, table)
 
 
-def _left_note(row: tuple[str, str]) -> Note:
-    source, name = row
-    return Note(
-        table=f"{source}:{name}",
-        code="NEW_TABLES_OFF",
-        text="was added, and is not loaded any more: its source no longer sets new_tables",
-        command=f"gddl onboard {source} --table {name} --write",
-    )
-
-
 _NOWHERE = Layer(file="", values={}, locate=lambda _: None)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LookRequest:
-    """What a look, or a decision on what it found, is given.
-
-    Attributes:
-        folder: the metadata folder.
-        environ: names that start with `GDDL_` override settings.
-        lake: reads the rows that the lake keeps.
-        reaching: returns the environment for the roots, and for the databases of sources.
-        now: seconds since the epoch.
-    """
-
-    folder: Folder
-    environ: Mapping[str, str]
-    lake: ReadLakeRows
-    reaching: Callable[[LoadedMetadata], Mapping[str, str]]
-    now: float
-
-
-ReadLakeRows = Callable[[str, str | None], StoredRows]
-"""Reads the rows that the lake keeps: from the object's path, and the Airflow connection that reaches it."""
 
 
 def load(
@@ -240,21 +171,18 @@ def load(
     environ: Mapping[str, str],
     *,
     keep_rows: bool = False,
-    lake: ReadLakeRows | None = None,
 ) -> LoadedMetadata:
     """Read a metadata folder: a local path, or an `s3://` URL.
 
     Args:
         environ: names that start with `GDDL_` override settings; `AWS_…` say how S3 is reached.
         keep_rows: fill `LoadedMetadata.rows`.
-        lake: called where a source asks for a look; null: the folder's rows alone.
 
     Raises:
         MetadataError: `SETTINGS_INVALID`: `gddl.yaml` or a variable is invalid.
         RetriableError: `METADATA_UNREACHABLE`: the object store did not answer.
-        GddlError: those of `lake`.
     """
-    return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows, lake=lake)
+    return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows)
 
 
 def unread(folder: Folder, loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -270,18 +198,12 @@ def _not_read(name: str, remedy: str) -> Problem:
     return Problem(code="FILE_NOT_READ", message=message, remedy=remedy, file=show_name(name))
 
 
-def load_folder(
-    folder: Folder,
-    environ: Mapping[str, str],
-    *,
-    keep_rows: bool = False,
-    lake: ReadLakeRows | None = None,
-) -> LoadedMetadata:
+def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False) -> LoadedMetadata:
     """`load` for a folder that is open already."""
     settings = read_settings(folder, environ)
     files = tuple(table_files(folder, settings))
-    beside = _beside(folder, settings, files, lake)
-    rows = [*(row for file in files for row in file.rows), *beside.rows]
+    rows = [row for file in files for row in file.rows]
+    proposing = {name: source for name, source in settings.sources.items() if source.proposes}
     identities = [identity for row in rows if (identity := row.identity) is not None]
     keys = read_keys(folder).for_tables(identities)
     assessed = partial(assess, keys=keys, tiers=settings.tiers, sources=settings.sources)
@@ -307,7 +229,8 @@ def load_folder(
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         rows={item.spec.table: item.row for item in sound.values()} if keep_rows else {},
-        beside=beside,
+        proposing=proposing,
+        named=frozenset(_named(files)) if proposing else frozenset(),
         unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
         unused_keys=tuple(
             keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)
@@ -315,17 +238,8 @@ def load_folder(
     )
 
 
-def _beside(folder: Folder, settings: Settings, files: Sequence[TableFile], lake: ReadLakeRows | None) -> Beside:
-    looked_at = {name: source for name, source in settings.sources.items() if source.looks}
-    if lake is None or not looked_at:
-        return Beside(looked_at)
-    stored = lake(place_of(settings.roots.lake, settings.dag_prefix), settings.aws_conn_id)
-    named = frozenset(_named(files))
-    return Beside(looked_at, named, stored, tuple(_lake_rows(stored.content, folder, settings, named)))
-
-
 def _named(files: Iterable[TableFile]) -> Iterator[tuple[str, str]]:
-    """Source and name in the source of each row, in lower case; without a source where the row names none."""
+    """See `LoadedMetadata.named`."""
     for file in files:
         for row in file.rows:
             if row.identity is not None:
@@ -333,19 +247,6 @@ def _named(files: Iterable[TableFile]) -> Iterator[tuple[str, str]]:
             elif isinstance(row.table, str):
                 yield "", row.table.lower()
         yield from (("", table.lower()) for table in file.refused)
-
-
-def _lake_rows(
-    stored: LakeRows, folder: Folder, settings: Settings, named: Collection[tuple[str, str]]
-) -> Iterator[Row]:
-    """Rows that the lake keeps, of sources that ask for it, where the folder has none for the table."""
-    beside = RevisionFolder(base=folder.base, contents={_LAKE_ROWS: stored.text})
-    for file in table_files(beside, settings):
-        for row in file.rows:
-            source, name = ("", "") if row.identity is None else (row.identity.source, row.identity.name_in_source)
-            asks = source in settings.sources and bool(settings.sources[source].looks)
-            if asks and not {(source, name.lower()), ("", name.lower())} & set(named):
-                yield row
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,6 @@ from airflow_gddl.contract.sources.capture import CaptureSpec
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import Origin, SourceType
 from airflow_gddl.metadata.keys import Layer
-from airflow_gddl.metadata.looks import LOOKS, missing
 from airflow_gddl.metadata.problems import Locate
 from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written
 
@@ -279,14 +278,14 @@ class Source:
     """A source as rows use it. `landing`: absolute; `layer`: between the defaults of files and of the settings.
 
     `origin`: what it states of itself. `access`: null: its files are read with the same credentials as all other roots.
-    `looks`: what it asks for, by the look's name (`LOOKS`); `limits`: of these.
+    `proposes`: new tables, within `limits`.
     """
 
     landing: str
     layer: Layer
     access: SourceAccess | None = None
     origin: Origin = field(default_factory=Origin)
-    looks: Mapping[str, str] = field(default_factory=dict)
+    proposes: bool = False
     limits: NewTableLimits = field(default_factory=NewTableLimits)
 
 
@@ -308,7 +307,7 @@ def build_sources(
         else:
             problems += outcome
     problems += _overlaps(sources, places[0])
-    problems += _shared_looks(sources)
+    problems += _shared_folders(sources)
     return sources, tuple(problems)
 
 
@@ -325,23 +324,20 @@ def _overlaps(sources: Mapping[str, Source], shared: str) -> Iterator[SpecProble
                 yield SpecProblem("SOURCE_ACCESS_INVALID", path, source.landing, what, remedy)
 
 
-def _shared_looks(sources: Mapping[str, Source]) -> Iterator[SpecProblem]:
-    """A source that asks for a look, and whose folders may be those of another one."""
+def _shared_folders(sources: Mapping[str, Source]) -> Iterator[SpecProblem]:
+    """A source whose new tables are proposed, and whose folders may be those of another one."""
     for name, source in sources.items():
         roots = {n: f"{other.landing}/" for n, other in sources.items() if n != name}
         mine = f"{source.landing}/"
         other = next((n for n, root in roots.items() if mine.startswith(root) or root.startswith(mine)), None)
-        for look in source.looks if other is not None else ():
+        if source.proposes and other is not None:
             what = f"a new folder in {source.landing} may be one of the source {other}, too"
-            path, remedy = (SECTION, name, look), "give each of the two sources a landing root of its own"
-            yield SpecProblem("LANDING_SHARED", path, source.looks[look], what, remedy)
+            path, remedy = (SECTION, name, "new_tables"), "give each of the two sources a landing root of its own"
+            yield SpecProblem("LANDING_SHARED", path, "propose", what, remedy)
 
 
-def _looks(spec: SourceSpec, path: FieldPath) -> Iterator[SpecProblem]:
-    """Problems of what the source asks for beside its rows."""
-    for name in LOOKS:
-        if getattr(spec, name) is not None:
-            yield from missing(name, path)
+def _new_tables(spec: SourceSpec, path: FieldPath) -> Iterator[SpecProblem]:
+    """Problems of `new_tables` and its limits."""
     if spec.new_tables is not None and spec.options.get("topic") and spec.connection is None:
         message, remedy = "tables of topics are shown by the source's catalog alone", "add connection to the source"
         yield SpecProblem("FIELD_VALUE", (*path, "new_tables"), spec.new_tables, message, remedy)
@@ -363,7 +359,7 @@ def _source(
     if isinstance(spec, tuple):
         return spec
     values, locations = _values(spec)
-    problems: list[SpecProblem] = list(_looks(spec, path))
+    problems: list[SpecProblem] = list(_new_tables(spec, path))
     if "source" in spec.defaults:
         place, message = (*path, "defaults", "source"), "rows of a source are those that name it"
         problems.append(SpecProblem("FIELD_REFUSED", place, spec.defaults["source"], message, "remove it"))
@@ -377,10 +373,15 @@ def _source(
     if problems or isinstance(landing, SpecProblem) or isinstance(access, SpecProblem):
         return tuple(problems)
     source_layer = Layer(file=layer.file, values=values, locate=_locate(layer, path, locations))
-    looks = {look: value for look in LOOKS if (value := getattr(spec, look)) is not None}
-    limits = spec.new_table_limits or NewTableLimits()
     origin = Origin(source_type=values.get("source_type"), region=values.get("region"))
-    return Source(landing=landing, layer=source_layer, access=access, origin=origin, looks=looks, limits=limits)
+    return Source(
+        landing=landing,
+        layer=source_layer,
+        access=access,
+        origin=origin,
+        proposes=spec.new_tables is not None,
+        limits=spec.new_table_limits or NewTableLimits(),
+    )
 
 
 def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecProblem | None:

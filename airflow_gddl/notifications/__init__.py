@@ -13,7 +13,7 @@ WEBHOOK = "webhook"
 
 
 def make_notifier(name: str, arguments: Mapping[str, Any]) -> Any:
-    """The notifier `webhook`, or one by the dotted path of a class of any Airflow provider, which checks its own arguments.
+    """The notifier `webhook`, or one by the path of a class of any Airflow provider, which checks its own arguments.
 
     Raises:
         MetadataError: `NOTIFIER_UNKNOWN`; `OPTION_INVALID`: arguments that it does not have.

@@ -404,20 +404,18 @@ class GddlWatchOperator(BaseOperator):
         return {change: sum(alert.change == change for alert in sent) for change in ("began", "over")}
 
 
-class GddlLookOperator(BaseOperator):
-    """Looks at sources that ask for it between loads, or carries out what the run's params decide.
+class GddlNewTablesOperator(BaseOperator):
+    """Looks for tables without a row at sources that ask for it, or carries out what the run's params decide.
 
     Args:
         metadata: folder or `s3://` URL.
-        look: name in `metadata.looks.LOOKS`.
     """
 
     ui_color = "#fdeacc"
 
-    def __init__(self, *, metadata: str, look: str, **kwargs: Any) -> None:
+    def __init__(self, *, metadata: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.metadata = metadata
-        self.look = look
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Return what is new, by its standing.
@@ -426,7 +424,7 @@ class GddlLookOperator(BaseOperator):
             AirflowException: a source, the lake or the metadata can't be read.
         """
         # Every parse imports this module; only a task that runs needs the rest.
-        return dict(importlib.import_module("airflow_gddl.operators.looking").execute(self, context))
+        return dict(importlib.import_module("airflow_gddl.operators.new_tables").execute(self, context))
 
 
 ALIAS = "gddl_load"

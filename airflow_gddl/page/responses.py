@@ -9,15 +9,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from airflow_gddl.contract.errors import GddlError
+from airflow_gddl.contract.errors import GddlError, Note
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
+from airflow_gddl.runtime.compiled.proposals import notes_of
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, Trouble, table_statuses
 from airflow_gddl.runtime.state.overview import Span, overview
 from airflow_gddl.runtime.state.status_list import TableQuery, choices, chosen, facets
@@ -105,15 +107,18 @@ class PageSource:
         if directory is None:
             return Board(troubles=troubles, now=now)
         environ: Mapping[str, str] = os.environ
+        notes: tuple[Note, ...] = ()
         try:
             reader = self._reader_of(directory)
             environ, known = reader.environ, reader.read_or_last()
         except GddlError as error:
             known = LakeState(troubles=(Trouble(what=f"the lake can't be read: {error}", since=None),))
+        with suppress(GddlError):  # which the state's reader names
+            notes = notes_of(directory.proposals, environ)
         return Board(
             statuses=tuple(table_statuses(directory.rows, known, now, self.quarantine_rate())),
             problems=directory.problems,
-            notes=tuple(note.line for note in directory.notes),
+            notes=tuple(note.line for note in notes),
             troubles=(*troubles, *known.troubles),
             roots=directory.roots,
             now=now,

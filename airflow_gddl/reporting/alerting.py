@@ -20,6 +20,7 @@ from airflow_gddl.links import table_page
 from airflow_gddl.notifications import make_notifier
 from airflow_gddl.reporting.results import Logger
 from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument
+from airflow_gddl.runtime.compiled.proposals import notes_of
 from airflow_gddl.runtime.state.alerts import (
     LATENESS,
     Alert,
@@ -158,7 +159,7 @@ def watch(
     statuses = table_statuses(rows, known, now, limits.quarantine_rate)
     notified = {**known.notified_by.get(of_no_pipeline, {}), **moved.notified}
     fresh = [*without_load(statuses, notified, limits, now), *of_metadata(directory.problems, notified)]
-    fresh += of_notes(directory.notes, notified)
+    fresh += of_notes(notes_of(directory.proposals, environ), notified)
     fresh = _explained(fresh, directory.roots, environ)
     tables = {row.table for row in directory.rows}
     removed_alerts = of_removed(

@@ -24,7 +24,6 @@ from airflow_gddl.contract.actions import ACTIONS, Rebuild, Verify
 from airflow_gddl.contract.codec import report_from_json, to_document
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
-from airflow_gddl.metadata.looks import LOOKS
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 
@@ -256,19 +255,6 @@ def test_an_option_whose_room_is_absent_says_so(without: tuple[Room, Path], tmp_
     assert (done.returncode, done.stdout) == (2, "")
     assert "[COMMAND_MISSING]" in done.stderr
     assert room.module in done.stderr
-
-
-@pytest.mark.parametrize("without", [room for room in ROOMS if room.name in LOOKS], ids=str, indirect=True)
-def test_a_source_that_asks_for_an_absent_look_gets_one_error(without: tuple[Room, Path], tmp_path: Path) -> None:
-    room, tree = without
-    source = {"landing": str(tmp_path / "crm"), room.name: "propose"}
-    (tmp_path / "gddl.yaml").write_text(json.dumps({"landing": "landing", "lake": "lake", "sources": {"crm": source}}))
-    command = [sys.executable, "-P", "-m", "airflow_gddl.cli.main", "validate", "--metadata", str(tmp_path), "--json"]
-    environ = {**os.environ, "PYTHONPATH": str(tree)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False, timeout=60)
-    (problem,) = map(json.loads, done.stdout.splitlines())
-    assert (done.returncode, problem["code"], problem["field"]) == (2, "LOOK_MISSING", f"sources.crm.{room.name}")
-    assert room.module in problem["message"]
 
 
 @pytest.mark.wide

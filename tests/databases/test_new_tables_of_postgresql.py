@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.metadata import looks
+from airflow_gddl.runtime.compiled.proposals import notes_of
 from tests.one_task.commands import gddl
 from tests.one_task.postgres import emptied, execute, postgres
 
@@ -28,9 +28,8 @@ def written(folder: Path, row: dict[str, Any], **source: Any) -> Path:
 
 def notes(folder: Path) -> dict[str, str]:
     gddl(folder, "new-tables", "look")
-    path = folder / "lake/_gddl/airflow/rows/default.json"
-    stored = looks.parsed(path.read_bytes() if path.exists() else None, str(path))
-    return {f"{note.table} {note.code}": note.text.rpartition("proposed for its row: ")[2] for note in stored.notes}
+    found = notes_of(str(folder / "lake/_gddl/airflow/new-tables/default.json"), {})
+    return {f"{note.table} {note.code}": note.text.rpartition("proposed for its row: ")[2] for note in found}
 
 
 def test_renamed_columns_are_proposed_until_the_row_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

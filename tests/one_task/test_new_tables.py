@@ -1,11 +1,10 @@
-"""Tables that land without a row: proposed or added within limits, and loaded; files of DMS and of Debezium's sinks."""
+"""Tables that land without a row: proposed within limits, accepted and loaded; files of DMS and of Debezium's sinks."""
 
 from __future__ import annotations
 
 import json
 import os
 import sqlite3
-import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.metadata import looks
-from airflow_gddl.metadata.loading import load
-from airflow_gddl.metadata.looks import LakeRows
+from airflow_gddl.contract.codec import report_from_json
+from airflow_gddl.runtime.compiled.proposals import StoredProposals
 from airflow_gddl.simulate.simulator import simulate
 from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.stores import Storage
@@ -93,9 +91,9 @@ class Site:
         return {name: one["code"] for name, one in self.look().items()}
 
     @property
-    def stored(self) -> LakeRows | None:
-        path = self.folder / "lake/_gddl/airflow/rows/default.json"
-        return looks.parsed(path.read_bytes(), "") if path.exists() else None
+    def stored(self) -> StoredProposals | None:
+        path = self.folder / "lake/_gddl/airflow/new-tables/default.json"
+        return report_from_json(StoredProposals, path.read_bytes()) if path.exists() else None
 
     def run(self) -> dict[str, str]:
         """Status by table; of those without files, `skipped`."""
@@ -239,38 +237,63 @@ def test_two_looks_at_once_propose_a_table_once(tmp_path: Path, monkeypatch: pyt
     swap, others = Storage.swap, iter([True])
 
     def late(self: Storage, path: str, data: bytes, tag: str | None) -> bool:
-        if path.endswith("rows/default.json") and next(others, False):
+        if path.endswith("new-tables/default.json") and next(others, False):
             assert site.look()
         return swap(self, path, data, tag)
 
     monkeypatch.setattr(Storage, "swap", late)
     assert list(site.codes().values()) == ["NEW_TABLE_PROPOSED", "NEW_TABLE_PROPOSED"]
     assert site.stored is not None
-    assert (len(site.stored.rows), len(site.stored.notes)) == (0, 2)
+    assert len(site.stored.notes) == 2
 
 
-def test_a_row_of_the_folder_comes_first_and_ends_the_note(tmp_path: Path) -> None:
+def test_accepted_rows_are_in_files_of_the_folder(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    site.land("shop.lines")
-    site.accept("crm:shop.lines")
-    site.write("tables/more.yaml", "source: crm\ntables:\n  - {table: shop.lines, keys: [id], delete: soft}\n")
-    read = load(tmp_path / "metadata", {}, lake=lambda path, _: looks.read(path, {}))
-    assert {spec.table: spec.delete for spec in read.tables} == {"shop.orders": "hard", "shop.lines": "soft"}
-    assert (read.problems, read.from_lake) == ((), frozenset())
+    site.land("shop.lines", "shop.parts")
+    site.accept("crm:shop.lines", "crm:shop.parts")
+    assert (tmp_path / "metadata/tables/crm-2.yaml").read_text().splitlines()[1:] == [
+        "source: crm",
+        "tables:",
+        "  - {table: shop.lines}  # landed as a new table",
+        "  - {table: shop.parts}  # landed as a new table",
+    ]
+    keys = "  'crm:shop.lines': [id]  # measured: unique in all 50 rows of the full load"
+    assert keys in (tmp_path / "metadata/keys/crm.yaml").read_text().splitlines()
     assert site.look() == {}
     assert site.stored is not None
-    assert site.stored.rows == site.stored.notes == ()
+    assert site.stored.notes == ()
 
 
-def test_what_is_ignored_stays_ignored_and_goes_from_the_rows(tmp_path: Path) -> None:
+def test_where_the_folder_is_read_only_the_rows_are_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(tmp_path)
-    site.land("shop.orders", "shop.lines")
-    site.accept("crm:shop.lines")
+    site.land("shop.lines")
+    site.look()
+
+    def refused(*_: Any) -> None:
+        raise PermissionError("read-only file system")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Storage, "write", refused)
+        (accepted, *files), _ = gddl(tmp_path, "new-tables", "accept", "crm:shop.lines")
+        _, said = gddl(tmp_path, "new-tables", "accept", "crm:shop.lines", as_json=False)
+    assert (accepted["standing"], [one["written"] for one in files]) == ("accepted", [False, False])
+    assert "(read-only file system); add these files to it:" in said
+    for one in files:
+        assert f"{one['file']}:\n{one['text']}" in said
+        site.write(one["file"], one["text"])
+    assert site.run() == {"shop.orders": "skipped", "shop.lines": "succeeded"}
+
+
+def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    site.land("shop.lines")
+    site.look()
     gddl(tmp_path, "new-tables", "ignore", "crm:shop.lines")
     assert site.look()["crm:shop.lines"]["standing"] == "ignored"
-    assert set(site.run()) == {"shop.orders"}
     _, said = gddl(tmp_path, "new-tables", "ignore", "crm:shop.nothing", status=2)
     assert "[NEW_TABLE_UNKNOWN]" in said
+    gddl(tmp_path, "new-tables", "accept", "crm:shop.lines")
+    assert site.look() == {}
 
 
 def test_a_proposal_goes_with_its_folder(tmp_path: Path) -> None:
@@ -292,14 +315,9 @@ def test_nothing_is_added_while_a_file_of_the_metadata_cannot_be_read(tmp_path: 
     assert site.stored is None
 
 
-def test_where_it_is_not_asked_for_the_lake_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_it_is_not_asked_for_that_is_said(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    site.land("shop.orders")
     site.settings(new_tables=None)
-    read: list[str] = []
-    monkeypatch.setattr(Storage, "read_tagged", lambda _, path: read.append(path) or (b"", ""))
-    gddl(tmp_path, "validate")
-    assert read == []
     _, said = gddl(tmp_path, "new-tables", "list", status=2)
     assert "[NEW_TABLES_OFF]" in said
 
@@ -327,15 +345,12 @@ def test_status_shows_what_awaits_a_person(tmp_path: Path) -> None:
     assert "gddl new-tables accept crm:shop.lines" in said
 
 
-def test_a_damaged_object_is_named_and_stops_no_other_table(tmp_path: Path) -> None:
+def test_a_damaged_object_is_made_anew(tmp_path: Path) -> None:
     site = Site(tmp_path)
-    site.land("shop.orders", "shop.lines")
-    site.look()
-    (tmp_path / "lake/_gddl/airflow/rows/default.json").write_text("{")
-    _, said = gddl(tmp_path, "run")
-    assert "[LAKE_ROWS_DAMAGED]" in said
-    _, said = gddl(tmp_path, "new-tables", "look", status=75)
-    assert "[LAKE_ROWS_DAMAGED]" in said
+    site.land("shop.lines")
+    found = site.look()
+    (tmp_path / "lake/_gddl/airflow/new-tables/default.json").write_text("{")
+    assert site.look().keys() == found.keys()
 
 
 def test_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -349,10 +364,7 @@ def test_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     for command in commands.splitlines():
         answer, _ = gddl(tmp_path, *command.split()[1:])
     assert {one["table"]: one["status"] for one in answer} == {"shop.orders": "skipped", "shop.refunds": "succeeded"}
-    edit = text.partition("`gddl onboard ")[2].partition("`")[0].split()
-    gddl(tmp_path, "onboard", *edit)
     assert "shop.refunds" in (tmp_path / "metadata/tables/crm-2.yaml").read_text()
-    assert site.look() == {}, "the folder's row comes first"
 
 
 def test_an_idle_look_lists_the_root_and_each_schema_and_writes_nothing(
@@ -373,37 +385,8 @@ def counted(method: Any, name: str, asked: list[str]) -> Any:
     return lambda *arguments, **named: asked.append(name) or method(*arguments, **named)
 
 
-def test_an_added_row_is_no_difference_between_revisions(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    for arguments in (
-        ["init", "-q"],
-        ["add", "."],
-        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"],
-    ):
-        subprocess.run(["git", "-C", str(tmp_path / "metadata"), *arguments], check=True)
-    site.land("shop.lines")
-    site.accept("crm:shop.lines")
-    assert "shop.lines" not in gddl(tmp_path, "plan", "--diff", "HEAD")[1]
-
-
 def test_keys_of_a_large_load_are_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(tmp_path)
     site.land("shop.lines")
     monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.MOST_MEASURED", 10)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_NO_KEY"}
-
-
-def test_added_rows_of_a_source_that_no_longer_asks_are_noted(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    site.land("shop.orders", "shop.lines")
-    site.accept("crm:shop.lines")
-    settings = json.loads((tmp_path / "metadata/gddl.yaml").read_text())
-    asks = {"landing": "../landing-hr", "new_tables": "propose"}
-    settings["sources"] = {"crm": {"landing": "../landing"}, "hr": asks}
-    site.write("gddl.yaml", json.dumps(settings))
-    said = " ".join(gddl(tmp_path, "status")[1].split())
-    assert "crm:shop.lines: [NEW_TABLES_OFF] was added, and is not loaded any more" in said
-    assert set(site.run()) == {"shop.orders"}
-    gddl(tmp_path, "onboard", "crm", "--table", "shop.lines", "--write")
-    assert "NEW_TABLES_OFF" not in gddl(tmp_path, "status")[1]
-    assert set(site.run()) == {"shop.orders", "shop.lines"}

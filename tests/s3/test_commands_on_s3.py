@@ -193,8 +193,9 @@ def test_new_tables_are_found_and_added(place: Place, gddl: Gddl) -> None:
     landing = gddl(place.environ, place.name, "new-tables", "accept", "crm:s.b", "--json")
     assert (landing.returncode, "[NEW_TABLE_LANDING]" in landing.stderr) == (2, True)
     accept = ("new-tables", "accept", "crm:s.b", "--key", "id", "--json")
-    (added,) = answers(gddl(place.environ, place.name, *accept))
-    assert added["standing"] == "added"
-    assert answers(gddl(place.environ, place.name, "new-tables", "look", "--json")) == [added]
+    accepted, *files = answers(gddl(place.environ, place.name, *accept))
+    assert accepted["standing"] == "accepted"
+    assert [(one["file"], one["written"]) for one in files] == [("tables/crm-2.yaml", True), ("keys/crm.yaml", True)]
+    assert answers(gddl(place.environ, place.name, "new-tables", "look", "--json")) == []
     shown = answers(gddl(place.environ, place.name, "status", "--json"))
     assert sorted(one["table"] for one in shown) == ["s.a", "s.b"]

@@ -181,8 +181,6 @@ def test_codes_that_other_pages_name_exist() -> None:
         "POOL_OVERLOADED",
         "POOL_SHORT",
         "RUN_OUTLASTS_INTERVAL",
-        "NEW_TABLE_ADDED",
-        "NEW_TABLE_LIMIT",
     }
     clients = ("GDDL_", "AWS_", "ARROW_")
     for path in PAGES:

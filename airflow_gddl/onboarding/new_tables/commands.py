@@ -11,13 +11,11 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.contract.source_access import announced
-from airflow_gddl.metadata import looks
 from airflow_gddl.metadata.folder import open_folder
-from airflow_gddl.metadata.loading import LookRequest
-from airflow_gddl.metadata.looks import Decisions
 from airflow_gddl.onboarding.new_tables import looking
-from airflow_gddl.onboarding.new_tables.looking import Looked
-from airflow_gddl.onboarding.new_tables.standing import Known, NewTable, text_of
+from airflow_gddl.onboarding.new_tables.finding import LookRequest
+from airflow_gddl.onboarding.new_tables.looking import Decisions, Looked
+from airflow_gddl.onboarding.new_tables.standing import Known, NewTable, code_of, text_of
 
 app = Group(help="Show, accept or ignore tables of a source that have no row.")
 _COLUMNS = ("table", "standing", "keys", "code", "what")
@@ -58,7 +56,7 @@ def accept(
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
 ) -> None:
-    """Add the proposed rows; the lake keeps them until `gddl onboard` writes them into the metadata folder."""
+    """Write the proposed rows into the metadata folder; where it can't be written, print them."""
     cli = context.of(ctx)
     decisions = Decisions(accept=tuple(tables), keys=tuple(key or ()), append_only=append_only)
     _decided(cli, looking.decide(request_of(cli, metadata), decisions), json)
@@ -68,7 +66,7 @@ def accept(
 def ignore(
     ctx: typer.Context, tables: _Names, metadata: options.Metadata = "metadata", json: options.Json = False
 ) -> None:
-    """Never propose these; a row that was added goes, its tables stay in the lake."""
+    """Never propose these."""
     cli = context.of(ctx)
     _decided(cli, looking.decide(request_of(cli, metadata), Decisions(ignore=tuple(tables))), json)
 
@@ -82,7 +80,6 @@ def request_of(cli: CliContext, metadata: str) -> LookRequest:
     return LookRequest(
         folder=open_folder(metadata, cli.environ),
         environ=cli.environ,
-        lake=lambda path, _: looks.read(path, cli.environ),
         reaching=lambda loaded: announced(loaded.access, cli.environ),
         now=cli.now().timestamp(),
     )
@@ -90,33 +87,36 @@ def request_of(cli: CliContext, metadata: str) -> LookRequest:
 
 def _show(cli: CliContext, known: Known, json: bool) -> None:
     if json:
-        cli.screen.records(_record(known, one) for one in known.tables)
+        cli.screen.records(_record(one) for one in known.tables)
         return
     shown = [one for one in known.tables if one.standing != "ignored"]
     if shown:
-        cli.screen.table(_COLUMNS, [_cells(known, one) for one in shown])
+        cli.screen.table(_COLUMNS, [_cells(one) for one in shown])
     else:
         cli.screen.say("no table without a metadata row", "green")
-    for note in known.lake_rows().notes:
+    for note in known.document.notes:
         if ":" not in note.table:
             cli.screen.warn(note.line, "yellow")
 
 
 def _decided(cli: CliContext, looked: Looked, json: bool) -> None:
     if json:
-        cli.screen.records(_record(looked.known, one) for one in looked.fresh)
+        written = not looked.unwritten
+        cli.screen.records(_record(one) for one in looked.fresh)
+        cli.screen.records({"file": file.name, "written": written, "text": file.new} for file in looked.files)
         return
     for one in looked.fresh:
         cli.screen.say(f"{one.name}: {one.standing}", "green")
+    for line in looked.lines:
+        cli.screen.dictate(line)
 
 
-def _cells(known: Known, one: NewTable) -> list[str]:
-    code = known.code(one)
-    return [one.name, one.standing, ", ".join(one.keys or ()), code, text_of(one, code)]
+def _cells(one: NewTable) -> list[str]:
+    return [one.name, one.standing, ", ".join(one.keys or ()), code_of(one), text_of(one)]
 
 
-def _record(known: Known, one: NewTable) -> dict[str, object]:
+def _record(one: NewTable) -> dict[str, object]:
     return {
-        "table": one.name, "standing": one.standing, "code": known.code(one), "keys": one.keys,
+        "table": one.name, "standing": one.standing, "code": code_of(one), "keys": one.keys,
         "evidence": one.evidence, "row": one.row, "why": one.why,
     }  # fmt: skip

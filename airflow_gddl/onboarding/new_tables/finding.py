@@ -7,7 +7,8 @@ source names a `connection`, else they are measured in the files of the full loa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,9 +19,10 @@ from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.metadata.loading import LoadedMetadata, LookRequest, load_folder
-from airflow_gddl.metadata.looks import LakeRows, StoredRows
+from airflow_gddl.metadata.folder import Folder
+from airflow_gddl.metadata.loading import LoadedMetadata, load_folder
 from airflow_gddl.metadata.problems import show_name
+from airflow_gddl.metadata.rows import FOLDER
 from airflow_gddl.metadata.sources import Source
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.new_tables import renames
@@ -34,7 +36,9 @@ from airflow_gddl.onboarding.new_tables.standing import (
     is_meant,
     is_measured,
 )
+from airflow_gddl.onboarding.plan import Overlay
 from airflow_gddl.onboarding.rules import TableFacts, propose
+from airflow_gddl.runtime.compiled.proposals import place_of
 from airflow_gddl.stores import open_store
 
 MOST_SCHEMAS, MOST_READ = 200, 20
@@ -47,12 +51,28 @@ _FIELDS = ("size", "sequence_by", "before_image_prefix")
 TAKEN_CODE, REFUSED_CODE = "NEW_TABLE_TARGET_EXISTS", "NEW_TABLE_REFUSED"
 
 
+@dataclass(frozen=True, kw_only=True)
+class LookRequest:
+    """What a look, or a decision on what it found, is given.
+
+    Attributes:
+        folder: the metadata folder.
+        environ: reaches it; names that start with `GDDL_` override settings.
+        reaching: returns the environment for the roots, and for the databases of sources.
+        now: seconds since the epoch.
+    """
+
+    folder: Folder
+    environ: Mapping[str, str]
+    reaching: Callable[[LoadedMetadata], Mapping[str, str]]
+    now: float
+
+
 @dataclass(frozen=True)
 class Finder:
     """Looks at one source.
 
     Attributes:
-        loaded: the metadata with the rows that the lake keeps.
         environ: for the roots and the database.
     """
 
@@ -63,7 +83,7 @@ class Finder:
 
     @property
     def _spec(self) -> Source:
-        return self.loaded.beside.looked_at[self.source]
+        return self.loaded.proposing[self.source]
 
     @cached_property
     def _options(self) -> Mapping[str, Any]:
@@ -100,12 +120,12 @@ class Finder:
 
     def _renamed(self) -> dict[str, dict[str, str]]:
         """Columns that were renamed at the source since a look first saw them, of tables that have a row."""
-        stored = self.loaded.beside.stored
-        if not self._options.get("verify_connection") or stored is None:
+        if not self._options.get("verify_connection"):
             return {}
         specs = [spec for spec in self.loaded.tables if spec.source == self.source and not spec.shards]
         meant = frozenset(s.name_in_source for s in specs if is_meant(s.name_in_source, self._spec.limits))
-        path = f"{stored.path.removesuffix('.json')}.{self.source}.columns.json"
+        path = place_of(self.loaded.roots.lake, self.loaded.dag_prefix)
+        path = f"{path.removesuffix('.json')}.{self.source}.columns.json"
         columns = self._database.numbered_columns(meant) if meant else {}
         return renames.look(open_store(self.environ), path, columns, specs) if columns else {}
 
@@ -126,11 +146,10 @@ class Finder:
 
     def _named(self) -> frozenset[str]:
         """Names in this source that the metadata folder has, by row or by folder, in lower case."""
-        names = {name for source, name in self.loaded.beside.named if source in (self.source, "")}
+        names = {name for source, name in self.loaded.named if source in (self.source, "")}
         for spec in self.loaded.tables:
-            if spec.table not in self.loaded.from_lake:
-                folders = LandingFolder.all_of(self.loaded.roots, spec)
-                names |= {folder.table.lower() for folder in folders if folder.root == self._spec.landing}
+            folders = LandingFolder.all_of(self.loaded.roots, spec)
+            names |= {folder.table.lower() for folder in folders if folder.root == self._spec.landing}
         return frozenset(names)
 
     def _names(self, named: frozenset[str]) -> tuple[list[str], int]:
@@ -251,15 +270,9 @@ class Trial:
 
 
 def trial(request: LookRequest, rows: Sequence[Mapping[str, Any]]) -> Trial:
-    """Nothing is written."""
-
-    def beside(path: str, connection: str | None) -> StoredRows:
-        stored = request.lake(path, connection)
-        mine = {f"{row['source']}:{row['table']}".lower() for row in rows}
-        others = [one for one in stored.content.rows if f"{one['source']}:{one['table']}".lower() not in mine]
-        return StoredRows(path=path, content=LakeRows(rows=(*others, *rows)))
-
-    loaded = load_folder(request.folder, request.environ, lake=beside)
+    """Nothing is written. The rows come after those of all files, so that they have the problems of what both say."""
+    further = {f"{FOLDER}/~new.json": json.dumps({"tables": list(rows)})}
+    loaded = load_folder(Overlay(request.folder, further), request.environ)
     specs = {f"{spec.source}:{spec.name_in_source}".lower(): spec for spec in loaded.tables}
     mine = {f"{row['source']}:{row['table']}".lower() for row in rows}
     told = {str(problem.table).lower(): f"[{problem.code}] {problem.message}" for problem in reversed(loaded.problems)}

@@ -1,15 +1,19 @@
-"""A look at all sources that ask for it, and decisions of a person: both change the object by a conditional put."""
+"""A look at all sources that ask for it, and decisions of a person.
+
+Proposals are kept by the lake, changed by conditional puts; accepted rows are written into the metadata folder.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.codec import from_json_or_none, to_json
 from airflow_gddl.contract.errors import GddlError, MetadataError
-from airflow_gddl.metadata.loading import LoadedMetadata, LookRequest, load_folder
-from airflow_gddl.metadata.looks import Decisions, LakeRows, parsed
-from airflow_gddl.onboarding.new_tables.finding import Finder, trial
+from airflow_gddl.contract.layout import join
+from airflow_gddl.metadata.loading import LoadedMetadata, load_folder
+from airflow_gddl.metadata.settings import read_settings
+from airflow_gddl.onboarding.new_tables.finding import Finder, LookRequest, trial
 from airflow_gddl.onboarding.new_tables.standing import (
     LANDING_CODE,
     MEASURED_CODE,
@@ -20,8 +24,25 @@ from airflow_gddl.onboarding.new_tables.standing import (
     after,
     is_measured,
 )
+from airflow_gddl.onboarding.writing import FileChange, read_files, write_out
+from airflow_gddl.runtime.compiled.proposals import StoredProposals, place_of
 from airflow_gddl.stores import open_store
-from airflow_gddl.stores.storage import update_object
+from airflow_gddl.stores.storage import read_document, update_object
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decisions:
+    """What a person decides of tables by name, `source:schema.name`.
+
+    Attributes:
+        keys: of the only one that is accepted, instead of those that were found.
+        append_only: accept without keys.
+    """
+
+    accept: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+    append_only: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +52,57 @@ class Looked:
     Attributes:
         fresh: proposed by this look, or decided.
         faults: sources that could not be looked at.
+        files: with the rows of tables that are accepted.
+        unwritten: why the files can't be written; empty: they are.
     """
 
     known: Known
     fresh: tuple[NewTable, ...] = ()
     faults: tuple[GddlError, ...] = ()
+    files: tuple[FileChange, ...] = ()
+    unwritten: str = ""
+
+    @property
+    def lines(self) -> Iterator[str]:
+        """What became of the files, and their content where a person has to add them."""
+        if self.unwritten:
+            yield f"the metadata folder can't be written ({self.unwritten}); add these files to it:"
+        for file in self.files:
+            yield f"{file.name}:\n{file.new}" if self.unwritten else f"{file.name} written"
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """The metadata, and what is known of tables without a row."""
+
+    loaded: LoadedMetadata
+    environ: Mapping[str, str]
+    known: Known
+
+    @classmethod
+    def by(cls, request: LookRequest) -> _Opened:
+        """
+        Raises:
+            MetadataError: `NEW_TABLES_OFF`: no source asks for it.
+        """
+        loaded = load_folder(request.folder, request.environ)
+        if not loaded.proposing:
+            remedy = "write new_tables: propose below a source in gddl.yaml"
+            raise MetadataError("NEW_TABLES_OFF", "no source asks for new tables", remedy=remedy)
+        environ, path = request.reaching(loaded), place_of(loaded.roots.lake, loaded.dag_prefix)
+        return cls(loaded, environ, Known.of(read_document(open_store(environ), path, StoredProposals)))
+
+    def changed(self, change: Callable[[Known], Known]) -> Known:
+        """Store what a change makes of what is stored; nothing is written where that is the same."""
+        if change(self.known) == self.known:
+            return self.known
+
+        def changed(data: bytes | None) -> StoredProposals:
+            stored = None if data is None else from_json_or_none(StoredProposals, data)
+            return change(Known.of(stored)).document
+
+        path = place_of(self.loaded.roots.lake, self.loaded.dag_prefix)
+        return Known.of(update_object(open_store(self.environ), path, changed, lambda made: to_json(made).encode()))
 
 
 def look(request: LookRequest) -> Looked:
@@ -45,61 +112,65 @@ def look(request: LookRequest) -> Looked:
         MetadataError: `NEW_TABLES_WAIT`; as `load_folder`.
         GddlError: the lake can't be read, or written.
     """
-    loaded, before = _loaded(request)
-    _require_whole(loaded)
-    environ = request.reaching(loaded)
+    opened = _Opened.by(request)
+    _require_whole(opened.loaded)
     views: dict[str, SourceView] = {}
     faults: list[GddlError] = []
-    for source in sorted(loaded.beside.looked_at):
+    for source in sorted(opened.loaded.proposing):
         try:
-            views[source] = Finder(request, loaded, environ, source).view(before)
+            views[source] = Finder(request, opened.loaded, opened.environ, source).view(opened.known)
         except GddlError as error:
             faults.append(error)
-    known = _change(loaded, environ, lambda stored: after(stored, views))
-    had = {(one.name, one.standing) for one in before.tables}
+    known = opened.changed(lambda stored: after(stored, views))
+    had = {(one.name, one.standing) for one in opened.known.tables}
     fresh = tuple(one for one in known.tables if (one.name, one.standing) not in had)
     return Looked(known=known, fresh=fresh, faults=tuple(faults))
 
 
 def read(request: LookRequest) -> Looked:
     """What is stored; nothing is listed."""
-    return Looked(known=_loaded(request)[1])
+    return Looked(known=_Opened.by(request).known)
 
 
 def decide(request: LookRequest, decisions: Decisions) -> Looked:
-    """Accept tables, whose rows the lake then keeps, and ignore others.
+    """Accept tables, whose rows are written into the metadata folder, and ignore others.
+
+    Where the folder can't be written, accepted tables stay proposed, and the result has the files.
 
     Raises:
         MetadataError: `NEW_TABLE_UNKNOWN`, `NEW_TABLE_NO_KEY`, `NEW_TABLE_REFUSED`, `NEW_TABLE_LANDING`,
             `NEW_TABLE_KEY_MEASURED`; then nothing is changed.
         GddlError: the lake can't be read, or written; or the source, of which a key was measured.
     """
-    loaded, before = _loaded(request)
+    opened = _Opened.by(request)
     if decisions.keys and len(decisions.accept) != 1:
         raise MetadataError("OPTION_INVALID", "keys are those of one table", remedy="accept one table at a time")
-    decided = [_accepted(request, loaded, _found(before, name), decisions) for name in decisions.accept]
-    _require_sound(request, decided)
-    decided += [_ignored(before, name, request.now) for name in decisions.ignore]
-
-    def change(stored: Known) -> Known:
-        for one in decided:
-            stored = stored.with_table(one)
-        return stored
-
-    known = _change(loaded, request.reaching(loaded), change)
-    return Looked(known=known, fresh=tuple(decided))
+    accepted = [_accepted(request, opened, _found(opened.known, name), decisions) for name in decisions.accept]
+    _require_sound(request, accepted)
+    ignored = [replace(_found(opened.known, name), standing="ignored", at=request.now) for name in decisions.ignore]
+    files = tuple(_files(request, accepted))
+    unwritten = _unwritten(request, files)
+    known = opened.changed(lambda stored: stored.decided([*ignored, *(() if unwritten else accepted)]))
+    return Looked(known=known, fresh=(*accepted, *ignored), files=files, unwritten=unwritten)
 
 
-def _loaded(request: LookRequest) -> tuple[LoadedMetadata, Known]:
-    """
-    Raises:
-        MetadataError: `NEW_TABLES_OFF`: no source asks for it.
-    """
-    loaded = load_folder(request.folder, request.environ, lake=request.lake)
-    if loaded.beside.stored is None:
-        remedy = "write new_tables: propose below a source in gddl.yaml"
-        raise MetadataError("NEW_TABLES_OFF", "no source asks for new tables", remedy=remedy)
-    return loaded, Known.of(loaded.beside.stored.content)
+def _files(request: LookRequest, tables: Sequence[NewTable]) -> Iterator[FileChange]:
+    """Of rows and keys, beside those that each source has."""
+    settings = read_settings(request.folder, request.environ)
+    for source in sorted({one.source for one in tables}):
+        mine = [one.proposal for one in tables if one.source == source]
+        yield from write_out(read_files(request.folder, settings, source), source, mine)
+
+
+def _unwritten(request: LookRequest, files: Sequence[FileChange]) -> str:
+    """Write the files; why they can't be; empty: they are."""
+    store = open_store(request.environ)
+    try:
+        for file in reversed(files):  # keys first: a row without them would be invalid
+            store.write(join(request.folder.base, file.name), file.new.encode())
+    except (OSError, GddlError) as error:
+        return str(error)
+    return ""
 
 
 def _require_whole(loaded: LoadedMetadata) -> None:
@@ -112,22 +183,6 @@ def _require_whole(loaded: LoadedMetadata) -> None:
         raise MetadataError("NEW_TABLES_WAIT", what, remedy="fix the file; `gddl validate` names its problems")
 
 
-def _change(loaded: LoadedMetadata, environ: Mapping[str, str], change: Callable[[Known], Known]) -> Known:
-    """Store what a change makes of what is stored; nothing is written where that is the same."""
-    stored = loaded.beside.stored
-    assert stored is not None  # noqa: S101 - `_loaded` has seen it
-    before = Known.of(stored.content)
-    made = change(before)
-    if made == before and made.lake_rows().notes == stored.content.notes:
-        return made
-
-    def changed(data: bytes | None) -> LakeRows:
-        return change(Known.of(parsed(data, stored.path))).lake_rows()
-
-    written = update_object(open_store(environ), stored.path, changed, lambda rows: to_json(rows).encode())
-    return Known.of(written)
-
-
 def _found(known: Known, name: str) -> NewTable:
     one = known.find(name)
     if one is None:
@@ -138,24 +193,24 @@ def _found(known: Known, name: str) -> NewTable:
     return one
 
 
-def _accepted(request: LookRequest, loaded: LoadedMetadata, one: NewTable, decisions: Decisions) -> NewTable:
+def _accepted(request: LookRequest, opened: _Opened, one: NewTable, decisions: Decisions) -> NewTable:
     keys = decisions.keys or (() if decisions.append_only else one.keys)
     if keys is None:
         what, remedy = f"{one.name} has no keys", "name them with --key, or write --append-only: each change is a row"
         raise MetadataError(NO_KEY_CODE, what, remedy=remedy)
     if is_measured(one) and not decisions.keys and not decisions.append_only:
-        one = _measured_again(request, loaded, one)
+        one = _measured_again(request, opened, one)
     evidence = one.evidence if keys == one.keys else "named by a person"
-    return replace(one, standing="added", at=request.now, keys=keys, evidence=evidence, refused="", why="")
+    return replace(one, standing="accepted", at=request.now, keys=keys, evidence=evidence, refused="", why="")
 
 
-def _measured_again(request: LookRequest, loaded: LoadedMetadata, one: NewTable) -> NewTable:
+def _measured_again(request: LookRequest, opened: _Opened, one: NewTable) -> NewTable:
     """The table as its files are now: the look that measured its keys may have seen a part of the full load.
 
     Raises:
         MetadataError: `NEW_TABLE_LANDING`: the load has not ended. `NEW_TABLE_KEY_MEASURED`: it has other keys now.
     """
-    now = Finder(request, loaded, request.reaching(loaded), one.source).again(one)
+    now = Finder(request, opened.loaded, opened.environ, one.source).again(one)
     keys, remedy = ", ".join(one.keys or ()), "or name the keys with --key"
     if now.refused == LANDING_CODE:
         what = f"{one.name}: {now.why}, so that its keys {keys} may be measured of a part"
@@ -165,10 +220,6 @@ def _measured_again(request: LookRequest, loaded: LoadedMetadata, one: NewTable)
         what += f" {', '.join(now.keys)}" if now.keys else " none"
         raise MetadataError(MEASURED_CODE, what, remedy=f"see `gddl new-tables look`, {remedy}")
     return now
-
-
-def _ignored(known: Known, name: str, now: float) -> NewTable:
-    return replace(_found(known, name), standing="ignored", at=now)
 
 
 def _require_sound(request: LookRequest, tables: list[NewTable]) -> None:

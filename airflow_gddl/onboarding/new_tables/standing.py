@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import Note
-from airflow_gddl.metadata.looks import LakeRows
 from airflow_gddl.metadata.sources import NewTableLimits
 from airflow_gddl.metadata.validation import quoted
-from airflow_gddl.onboarding.rules import MEASURED
+from airflow_gddl.onboarding.rules import MEASURED, Proposal
+from airflow_gddl.runtime.compiled.proposals import StoredProposals
 
-Standing = Literal["proposed", "added", "ignored"]
+Standing = Literal["proposed", "accepted", "ignored"]
 PROPOSED_CODE, NO_KEY_CODE, MEASURED_CODE = "NEW_TABLE_PROPOSED", "NEW_TABLE_NO_KEY", "NEW_TABLE_KEY_MEASURED"
 LANDING_CODE, RENAMED_CODE = "NEW_TABLE_LANDING", "COLUMN_RENAMED"
 NAMES_CODE, LEFT_CODE = "NEW_TABLE_NAMES", "NEW_TABLES_LEFT"
@@ -32,7 +32,8 @@ class NewTable:
 
     Attributes:
         table: `schema.name` in the source.
-        at: when it was found, added or ignored, seconds since the epoch.
+        standing: one that is accepted is not stored: the metadata folder has its row.
+        at: when it was found or ignored, seconds since the epoch.
         keys: None: none were found.
         fields: others of its row, by path (`options.op_column`).
         evidence: of the keys.
@@ -52,6 +53,17 @@ class NewTable:
     @property
     def name(self) -> str:
         return f"{self.source}:{self.table}"
+
+    @property
+    def proposal(self) -> Proposal:
+        """As files of rows and keys are made of it."""
+        return Proposal(
+            table=self.table,
+            keys=self.keys or (),
+            evidence=self.evidence or "each change is a row",
+            fields=self.fields,
+            comment="landed as a new table",
+        )
 
     @property
     def row(self) -> dict[str, Any]:
@@ -92,23 +104,18 @@ class SourceView:
 
 @dataclass(frozen=True, kw_only=True)
 class _Counts:
-    """Of a source: see `SourceView`. `codes`: why tables are only proposed."""
+    """Of a source: see `SourceView`."""
 
     cursor: str = ""
     left: int = 0
     unfit: int = 0
     example: str = ""
-    codes: Mapping[str, str] = field(default_factory=dict)
     renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
-
-_FORMER = frozenset({"NewTable.by_person"})
-"""Written by versions that added tables by themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Known:
-    """All that is stored, `LakeRows.state`.
+    """All that is stored, `StoredProposals.state`.
 
     Attributes:
         sources: by short name.
@@ -118,13 +125,13 @@ class Known:
     sources: Mapping[str, _Counts] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stored: LakeRows) -> Known:
-        return decode(cls, dict(stored.state), ignorable=_FORMER)
+    def of(cls, stored: StoredProposals | None) -> Known:
+        return cls() if stored is None else decode(cls, dict(stored.state))
 
-    def lake_rows(self) -> LakeRows:
-        """The object with these tables: their rows, and notes of what awaits a person."""
-        rows = tuple(one.row for one in self.tables if one.standing == "added")
-        return LakeRows(rows=rows, notes=tuple(self._notes()), state=plain(self))
+    @property
+    def document(self) -> StoredProposals:
+        """The object with these tables, and notes of what awaits a person."""
+        return StoredProposals(notes=tuple(self._notes()), state=plain(self))
 
     def find(self, name: str) -> NewTable | None:
         """By `source:schema.name`, or by `schema.name` where one source has it; case does not count."""
@@ -133,16 +140,12 @@ class Known:
         same = exact or [one for one in self.tables if one.table.lower() == lowered]
         return same[0] if len(same) == 1 else None
 
-    def with_table(self, table: NewTable) -> Known:
-        others = (one for one in self.tables if one.name.lower() != table.name.lower())
-        return replace(self, tables=tuple(sorted((*others, table), key=lambda one: one.name)))
-
-    def code(self, table: NewTable) -> str:
-        """Why a table is proposed; empty: a person decided."""
-        if table.standing != "proposed":
-            return ""
-        counts = self.sources.get(table.source, _Counts())
-        return counts.codes.get(table.table, PROPOSED_CODE)
+    def decided(self, tables: Sequence[NewTable]) -> Known:
+        """With those that are ignored, and without those that are accepted."""
+        names = {one.name.lower() for one in tables}
+        others = (one for one in self.tables if one.name.lower() not in names)
+        ignored = (one for one in tables if one.standing == "ignored")
+        return replace(self, tables=tuple(sorted((*others, *ignored), key=lambda one: one.name)))
 
     def _notes(self) -> Iterator[Note]:
         for source, counts in sorted(self.sources.items()):
@@ -160,9 +163,9 @@ class Known:
                 text = f"columns were renamed at the source; proposed for its row: rename: {{{pairs}}}"
                 yield Note(table=f"{source}:{name}", code=RENAMED_CODE, text=text)
         for table in self.tables:
-            code = self.code(table)
-            if table.standing == "proposed":
-                yield Note(table=table.name, code=code, text=text_of(table, code), command=_command(table, code))
+            code = code_of(table)
+            if code:
+                yield Note(table=table.name, code=code, text=text_of(table), command=_command(table, code))
 
 
 def _command(table: NewTable, code: str) -> str:
@@ -170,7 +173,7 @@ def _command(table: NewTable, code: str) -> str:
     return f"gddl new-tables accept {table.name}{keys}"
 
 
-def text_of(table: NewTable, code: str) -> str:
+def text_of(table: NewTable) -> str:
     """What a person has to know of the table."""
     keys = f"keys {', '.join(table.keys)}" if table.keys else "no keys: each change is a row"
     evidence = f" ({table.evidence})" if table.evidence else ""
@@ -179,9 +182,7 @@ def text_of(table: NewTable, code: str) -> str:
         NO_KEY_CODE: "has no metadata row, and no key was found: name it, or accept it without keys (--append-only)",
         LANDING_CODE: f"has no metadata row; {table.why}, so that its {keys} may be measured of a part: better wait",
     }
-    if table.standing == "added":
-        return f"was added with {keys}{evidence}"
-    return texts.get(code) or f"has no metadata row, and can't get the proposed one: {table.why}"
+    return texts.get(code_of(table)) or f"has no metadata row, and can't get the proposed one: {table.why}"
 
 
 def is_meant(table: str, limits: NewTableLimits) -> bool:
@@ -193,9 +194,11 @@ def _matches(table: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(table.lower(), pattern.lower()) for pattern in patterns)
 
 
-def obstacle(table: NewTable) -> str:
-    """Code of what stands against its row; empty: nothing."""
-    return NO_KEY_CODE if table.keys is None else table.refused
+def code_of(table: NewTable) -> str:
+    """Why a table is proposed; empty: a person decided."""
+    if table.standing != "proposed":
+        return ""
+    return NO_KEY_CODE if table.keys is None else table.refused or PROPOSED_CODE
 
 
 def is_measured(table: NewTable) -> bool:
@@ -218,7 +221,6 @@ def after(before: Known, views: Mapping[str, SourceView]) -> Known:
             left=view.left + left,
             unfit=view.unfit,
             example=view.example,
-            codes=_codes(mine),
             renamed=view.renamed,
         )
     return Known(tables=tuple(sorted(tables, key=lambda one: one.name)), sources=sources)
@@ -239,8 +241,3 @@ def _of_source(before: Iterable[NewTable], view: SourceView) -> tuple[list[NewTa
     fresh = [one for name, one in again.items() if name not in known | view.named]
     room = max(0, MOST_PROPOSED - sum(one.standing == "proposed" for one in mine))
     return [*mine, *fresh[:room]], len(fresh[room:])
-
-
-def _codes(tables: Iterable[NewTable]) -> dict[str, str]:
-    """The code of each table that awaits a person."""
-    return {one.table: obstacle(one) or PROPOSED_CODE for one in tables if one.standing == "proposed"}

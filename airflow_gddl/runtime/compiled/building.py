@@ -19,6 +19,7 @@ from airflow_gddl.runtime.compiled.documents import (
     PipelineDocument,
     PlacementDocument,
 )
+from airflow_gddl.runtime.compiled.proposals import place_of
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import Placed, arrange
 from airflow_gddl.topology.table_row import table_rows
@@ -45,12 +46,8 @@ def compile_metadata(
     made = arrangement.pipelines
     by_table = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
     by_name = {spec.table: spec for spec in specs}
-    stored = loaded.beside.stored
     return Compiled(
         prefix=loaded.dag_prefix,
-        looks=tuple(sorted({look for source in loaded.beside.looked_at.values() for look in source.looks})),
-        lake_rows="" if stored is None else stored.path,
-        lake_rows_tag=None if stored is None else stored.tag,
         documents=tuple(_document(pipeline, loaded, by_name, by_table) for pipeline in (*made, *arrangement.retired)),
         directory=_directory(loaded, specs, made),
         problems=tuple(_lines(loaded.problems)),
@@ -75,7 +72,7 @@ def _directory(loaded: LoadedMetadata, specs: Sequence[TableSpec], made: Sequenc
         rows=rows,
         aws_conn_id=loaded.aws_conn_id,
         problems=others[:_OTHERS],
-        notes=loaded.beside.notes,
+        proposals=place_of(loaded.roots.lake, loaded.dag_prefix) if loaded.proposing else "",
     )
 
 

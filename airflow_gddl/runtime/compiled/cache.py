@@ -77,8 +77,6 @@ class State:
         placement_tag: of that object; empty: there was none.
         placement_at: seconds since the epoch of its last check, where it is remote.
         placement_why: why it can't be read, so that the last known one is used; empty: it can.
-        lake_rows, lake_rows_tag: path of the rows that the lake keeps, and tag of that object; empty: none are asked
-            for; there was none.
         aws_conn_id: Airflow connection that reaches it; None: the configured one, if any.
     """
 
@@ -94,8 +92,6 @@ class State:
     placement_tag: str = ""
     placement_at: float = 0.0
     placement_why: str = ""
-    lake_rows: str = ""
-    lake_rows_tag: str = ""
     aws_conn_id: str | None = None
 
 
@@ -236,14 +232,14 @@ def read_index(generation: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def read_looks(generation: Path) -> tuple[str, tuple[str, ...]]:
-    """The prefix of DAG ids, and the looks that sources ask for.
+def read_settings(generation: Path) -> tuple[str, bool]:
+    """The prefix of DAG ids, and whether a source asks for proposals of new tables.
 
     Raises:
         OSError, ValueError, KeyError, TypeError: as `read_index`.
     """
     index = json.loads((generation / INDEX).read_bytes())
-    return str(index["prefix"]), tuple(map(str, index["looks"]))
+    return str(index["prefix"]), bool(index["proposes"])
 
 
 def read_entry(generation: Path, dag_id: str) -> Pipeline | None:

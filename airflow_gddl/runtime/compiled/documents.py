@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_gddl.contract.codec import compact, decode, plain
-from airflow_gddl.contract.errors import GddlError, Note
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
@@ -79,14 +79,14 @@ class Directory:
 
     Attributes:
         problems: problems of the metadata outside the rows, one line each, truncated.
-        notes: what awaits a person.
+        proposals: path of the object with proposed tables; empty: no source asks for them.
     """
 
     roots: Roots
     rows: tuple[TableRow, ...]
     aws_conn_id: str | None = None
     problems: tuple[str, ...] = ()
-    notes: tuple[Note, ...] = ()
+    proposals: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +116,6 @@ class Compiled:
     Attributes:
         problems: a line each.
         carried: tables taken over from those before.
-        looks: those that sources ask for.
-        lake_rows, lake_rows_tag: path of the rows that the lake keeps, and tag of that object.
     """
 
     documents: tuple[PipelineDocument, ...]
@@ -126,9 +124,6 @@ class Compiled:
     carried: tuple[str, ...]
     placed: PlacementDocument
     prefix: str = ""
-    looks: tuple[str, ...] = ()
-    lake_rows: str = ""
-    lake_rows_tag: str | None = None
 
 
 _ROW = tuple(field.name for field in fields(TableRow))
@@ -147,7 +142,8 @@ def add(cache: Cache, compiled: Compiled) -> Path:
     write(generation / TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
     write(generation / PLACEMENT, compact(compiled.placed))
     entries = [compact(index_entry(one.pipeline)) for one in compiled.documents]
-    write(generation / INDEX, {"pipelines": entries, "prefix": compiled.prefix, "looks": compiled.looks})
+    proposes = bool(compiled.directory.proposals)
+    write(generation / INDEX, {"pipelines": entries, "prefix": compiled.prefix, "proposes": proposes})
     return generation
 
 

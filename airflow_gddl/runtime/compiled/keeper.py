@@ -27,7 +27,6 @@ from airflow_gddl.stores import open_store
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.folder import Folder
-    from airflow_gddl.metadata.looks import StoredRows
     from airflow_gddl.runtime.compiled.documents import Compiled
     from airflow_gddl.topology.placement import Placement
 
@@ -245,7 +244,7 @@ class Keeper:
         return generation is not None and 0 <= age < self.settings.settle_seconds
 
     def _placement_moved(self, state: State, generation: Path | None) -> bool:
-        """Whether the placement in the lake, or the rows that it keeps, differ from those of the compiled metadata.
+        """Whether the placement in the lake differs from that of the compiled metadata.
 
         A remote lake is checked as often as remote metadata; the compiled metadata stays while it does not respond.
         """
@@ -260,9 +259,6 @@ class Keeper:
         try:
             tag = self.reads.call(lambda: tag_of(state.placement, environ), state.placement, environ)
             moved = tag != state.placement_tag
-            if state.lake_rows and not moved:
-                tag = self.reads.call(lambda: tag_of(state.lake_rows, environ), state.lake_rows, environ)
-                moved = tag != state.lake_rows_tag
         except (GddlError, OSError) as error:
             _LOG.warning("the placement of tables can't be read from %s: %s", state.placement, error)
             why = str(error)
@@ -310,8 +306,6 @@ class Keeper:
             placement_tag=plain_tag(compiled.placed.tag),
             placement_at=self.settings.clock(),
             placement_why=placement_why,
-            lake_rows=compiled.lake_rows,
-            lake_rows_tag=plain_tag(compiled.lake_rows_tag),
             aws_conn_id=compiled.placed.aws_conn_id,
         )
         self.cache.write_state(state, made)
@@ -347,7 +341,7 @@ class Keeper:
         from airflow_gddl.runtime.compiled.building import compile_metadata  # noqa: PLC0415 - as said above
         from airflow_gddl.topology.pipelines import Placed  # noqa: PLC0415 - as said above
 
-        loaded = load_folder(folder, self.settings.environ, lake=self._lake_rows)
+        loaded = load_folder(folder, self.settings.environ)
         path = placements.place_of(loaded.roots.lake, loaded.dag_prefix)
         environ = self.settings.reaching(path, loaded.aws_conn_id)
         why = ""
@@ -359,17 +353,6 @@ class Keeper:
             why = str(error)
         placed = Placed(placement=placement, at=self.settings.clock())
         return compile_metadata(loaded, documents.read_specs(before) if before else (), placed, tag, path), why
-
-    def _lake_rows(self, path: str, aws_conn_id: str | None) -> StoredRows:
-        """Rows that the lake keeps. While it does not answer, the compiled metadata stays as it is.
-
-        Raises:
-            GddlError: they can't be read.
-        """
-        from airflow_gddl.metadata import looks  # noqa: PLC0415 - of a compilation alone
-
-        environ = self.settings.reaching(path, aws_conn_id)
-        return self.reads.call(partial(looks.read, path, environ), path, environ, most=_WHILE_LOCKED)
 
 
 def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[Placement, str | None]:

@@ -74,10 +74,9 @@ class CompiledMetadata:
         nothing: list[dict[str, Any]] = []
         return tuple(pipeline_of(entry) for entry in self._read(cache.read_index, nothing))
 
-    def looks(self) -> tuple[str, tuple[str, ...]]:
-        """The prefix of DAG ids, and the looks that sources ask for (`metadata.looks`)."""
-        nothing: tuple[str, tuple[str, ...]] = ("", ())
-        return self._read(cache.read_looks, nothing)
+    def settings_of_dags(self) -> tuple[str, bool]:
+        """The prefix of DAG ids, and whether a source asks for proposals of new tables."""
+        return self._read(cache.read_settings, ("", False))
 
     def keep_placement(self) -> bool:
         """Write the placement of tables to the lake unless it is already stored; False: another process was faster.

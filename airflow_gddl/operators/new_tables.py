@@ -1,0 +1,85 @@
+"""Implementation of the operator of new tables; imported only when a task runs."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Context
+
+from airflow_gddl import configuration
+from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_sources
+from airflow_gddl.metadata.folder import open_folder
+from airflow_gddl.metadata.loading import LoadedMetadata
+from airflow_gddl.operators.backfills import skip_in_backfill
+from airflow_gddl.operators.maintenance_execution import connections
+from airflow_gddl.reporting.results import Logger, airflow_errors
+from airflow_gddl.runtime.landing.run_request import refuse_unknown
+
+if TYPE_CHECKING:
+    from airflow_gddl.operators.jobs import GddlNewTablesOperator
+
+
+def execute(operator: GddlNewTablesOperator, context: Context) -> dict[str, list[str]]:
+    """See `GddlNewTablesOperator.execute`."""
+    skip_in_backfill(context)
+    with airflow_errors():
+        room = _room()
+        environ = configuration.environ_for(operator.metadata)
+        request = room.LookRequest(
+            folder=open_folder(operator.metadata, environ),
+            environ=environ,
+            reaching=lambda loaded: _reaching(loaded, operator.log),
+            now=time.time(),
+        )
+        decisions = _decisions(context["params"])
+        looked = room.look(request) if decisions is None else room.decide(request, room.Decisions(**decisions))
+        fresh: defaultdict[str, list[str]] = defaultdict(list)
+        for table in looked.fresh:
+            fresh[table.standing].append(table.name)
+            operator.log.info("%s: %s", table.name, table.standing)
+        for line in looked.lines:
+            (operator.log.warning if looked.unwritten else operator.log.info)("%s", line)
+        for fault in looked.faults:
+            operator.log.error("%s", fault)
+        if looked.faults:
+            raise looked.faults[0]
+    return dict(fresh)
+
+
+def _room() -> Any:
+    """
+    Raises:
+        FatalError: `COMMAND_MISSING`.
+    """
+    place = "airflow_gddl.onboarding.new_tables"
+    try:
+        return importlib.import_module(place)
+    except ModuleNotFoundError as error:
+        what, remedy = f"this installation lacks {place}", "install all of airflow-gddl, or remove new_tables"
+        raise FatalError("COMMAND_MISSING", what, where=place, remedy=remedy) from error
+
+
+def _decisions(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]] | None:
+    """What the run's form decides; None: nothing.
+
+    Raises:
+        MetadataError: `REQUEST_INVALID`.
+    """
+    names = ("accept", "ignore", "keys")
+    refuse_unknown(params, names)
+    decisions = {name: tuple(map(str, params.get(name) or ())) for name in names}
+    return decisions if any(decisions.values()) else None
+
+
+def _reaching(loaded: LoadedMetadata, log: Logger) -> Mapping[str, str]:
+    """The environment for the roots, with credentials of sources, and connections to their databases."""
+    landings = [source.landing for source in loaded.proposing.values()]
+    base = configuration.environ_for(loaded.roots.lake, *landings, aws_conn_id=loaded.aws_conn_id or "")
+    environ = ConnectedEnviron(lambda: fetch_sources(loaded.access), base) if loaded.access else base
+    options = [source.layer.values.get("options") or {} for source in loaded.proposing.values()]
+    return {**environ, **connections([str(one.get("verify_connection") or "") for one in options], log)}
