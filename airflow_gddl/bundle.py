@@ -315,7 +315,7 @@ PINS: Mapping[str, str] = {"obstore": "0.12.1", "sqlglot": "30.30.0"}
 _OF_IMAGE = ("apache-airflow-providers-amazon", "apache-airflow-providers-standard")
 """Packages that MWAA's images have beside Airflow."""
 CONFIGURATION = {"gddl.cache_dir": "/tmp/gddl", "gddl.paused_upon_creation": "False"}  # noqa: S108 - of MWAA's containers
-"""Airflow configuration options of every environment; `gddl.metadata_copy` is the lake's URL."""
+"""Airflow configuration options of every environment."""
 DAGS = {**DAG_FILES, ".airflowignore": "metadata/\n"}
 
 

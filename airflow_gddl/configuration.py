@@ -105,7 +105,6 @@ def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetada
     Raises:
         FatalError: `CACHE_UNUSABLE`.
     """
-    copy = text("metadata_copy") or os.environ.get("GDDL_LAKE", "")
     return CompiledMetadata.current(
         CompiledSettings(
             metadata=metadata,
@@ -114,8 +113,6 @@ def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetada
             clock=time.time,
             refresh_seconds=number("refresh_seconds"),
             time_limit=parse_seconds() if parsing else _LIMIT,
-            copy=copy.rstrip("/") if "://" in copy else str(Path(copy).absolute()) if copy else "",
-            copy_environ=environ_for(copy),
             lake_environ=lambda lake, connection: environ_for(lake, aws_conn_id=connection),
         )
     )

@@ -13,8 +13,6 @@ aws_conn_id (string) =
   Connection that reaches S3: metadata, and roots whose gddl.yaml names none. Empty: environment or role.
 cache_dir (string) =
   Local folder for compiled metadata. Empty: `gddl` in AIRFLOW_HOME.
-metadata_copy (string) =
-  Lake that keeps the last good copy of the metadata, for containers that are replaced. Empty: GDDL_LAKE, if set.
 refresh_seconds (float) = 30
   Metadata in an object store is listed no more often than this.
 events_queue (string) =
@@ -50,7 +48,7 @@ verify_schedule (string) = @weekly
 watch_schedule (string) = */10 * * * *
   Schedule of gddl_watch, which exists where alerts are configured, and of gddl_new_tables. Empty: manual.
 notify_connection (string) =
-  Connection of a webhook to notify of failures and late runs. Empty: none.
+  Connection of a webhook to notify of failures. Empty: none.
 """
 """An option, its type and default on one line, its description on the lines below."""
 _HEAD = re.compile(r"(?P<name>\w+) \((?P<type>\w+)\) =(?: (?P<default>.*))?")
@@ -70,10 +68,6 @@ def _options() -> dict[str, dict[str, Any]]:
 
 
 _OPTIONS = _options()
-_CONNECTIONS = (
-    ("gddl_source", "GddlSourceHook", "GDDL source database"),
-    ("gddl_webhook", "GddlWebhookHook", "GDDL webhook"),
-)
 DEFAULTS = {name: option["default"] for name, option in _OPTIONS.items()}
 
 
@@ -90,11 +84,6 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["software"],
             }
         ],
-        "hooks": [_modules("airflow_gddl.hooks.connections")],
-        "connection-types": [
-            {"connection-type": kind, "hook-class-name": f"airflow_gddl.hooks.connections.{hook}", "hook-name": name}
-            for kind, hook, name in _CONNECTIONS
-        ],
         "operators": [
             _modules("airflow_gddl.operators.jobs"),
         ],
@@ -103,11 +92,7 @@ def get_provider_info() -> dict[str, Any]:
         "extra-links": [
             f"airflow_gddl.operators.jobs.{name}" for name in ("JobLogLink", "PlatformRunLink", "AssetsLink")
         ],
-        "notifications": [
-            "airflow_gddl.notifications.webhook.GddlNotifier",
-            "airflow_gddl.notifications.webhook.TeamsNotifier",
-            "airflow_gddl.notifications.webhook.PagerDutyNotifier",
-        ],
+        "notifications": ["airflow_gddl.notifications.webhook.GddlNotifier"],
         "config": {
             "gddl": {
                 "description": "Options of airflow-gddl.",

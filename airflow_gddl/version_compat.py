@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from datetime import timedelta
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger
@@ -58,14 +57,9 @@ def is_paused(instance: Any, dag_id: str) -> bool:
         return False
 
 
-def base_hook() -> Any:
-    """Base class of hooks."""
-    return _first("BaseHook", "airflow.sdk", "airflow.hooks.base")
-
-
 def connection(name: str) -> Any:
     """An Airflow connection; hooks are imported only when one is asked for."""
-    return base_hook().get_connection(name)
+    return _first("BaseHook", "airflow.sdk", "airflow.hooks.base").get_connection(name)
 
 
 def gauge(name: str, value: float, tags: dict[str, str]) -> None:
@@ -83,31 +77,3 @@ def without_backfills() -> dict[str, Any]:
         return {}
     types = _first("DagRunType", "airflow.utils.types")
     return {"allowed_run_types": [kind for kind in types if kind != types.BACKFILL_JOB]}
-
-
-def clear_fails_with_deadlines() -> bool:
-    """Whether Clear fails for a run with a deadline that is not missed yet: `TypeError`, HTTP 500.
-
-    Airflow 3.3 stores a deadline's interval as JSON, for those that a Variable holds, and Clear still reads seconds
-    (apache/airflow#70368). No release is known to have the correction.
-    """
-    try:
-        return hasattr(importlib.import_module("airflow.sdk.definitions.deadline"), "VariableInterval")
-    except ImportError:
-        return False
-
-
-def deadline(seconds: int, notifier: type, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Argument of a DAG that calls the notifier when a run takes longer.
-
-    Empty where Airflow has no deadlines, and where a run with one can't be cleared.
-    """
-    sdk = importlib.import_module("airflow.sdk")
-    if not hasattr(sdk, "DeadlineAlert") or clear_fails_with_deadlines():
-        return {}
-    alert = sdk.DeadlineAlert(
-        reference=sdk.DeadlineReference.DAGRUN_QUEUED_AT,
-        interval=timedelta(seconds=seconds),
-        callback=sdk.AsyncCallback(notifier, arguments),
-    )
-    return {"deadline": alert}

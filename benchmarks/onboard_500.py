@@ -81,10 +81,11 @@ def measure(root: Path, engine: sa.Engine, tables: list[SourceTable]) -> Clock:
 def onboard(root: Path, engine: sa.Engine) -> None:
     """The first command."""
     environ = {**os.environ, _CONNECTION: engine.url.render_as_string(hide_password=False)}
-    places = {"metadata": root / "metadata", "landing": root / "landing", "lake": root / "lake"}
+    metadata = root / "metadata"
+    metadata.mkdir()
+    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n", encoding="utf-8")
     command = [sys.executable, "-m", "airflow_gddl.cli.main", "onboard", SCHEMA, "--connection", _CONNECTION, "--write"]
-    for name, place in places.items():
-        command += [f"--{name}", str(place)]
+    command += ["--metadata", str(metadata)]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     if done.returncode:
         raise WrongResultError(f"onboard ended with {done.returncode}: {done.stderr[-2000:]}")

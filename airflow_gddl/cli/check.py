@@ -432,7 +432,6 @@ def _modules(cli: CliContext, loaded: LoadedMetadata) -> list[str]:
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
         **{module: any(map(one.is_used, tables)) for one in sources().values() for module in one.modules},
-        "prometheus_client": bool(cli.environ.get("GDDL_METRICS_FILE")),
         "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
     }
     return [module for module, is_used in used.items() if is_used]

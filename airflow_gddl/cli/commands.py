@@ -96,9 +96,6 @@ COMMANDS: Mapping[str, Command] = {
         "gddl new-tables list",
         "onboarding.md#tables-that-come-later",
     ),
-    "inspect": Command(
-        "airflow_gddl.onboarding.commands:inspect", START, "gddl inspect --table shop.orders", "onboarding.md#inspect"
-    ),
     "validate": Command("airflow_gddl.cli.init:validate", EVERYDAY, "gddl validate", "metadata.md"),
     "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --diff main", "cli.md#plan"),
     "simulate": Command(

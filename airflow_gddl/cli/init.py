@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -23,7 +22,6 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.runners.descriptor import RUNNERS
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
@@ -191,10 +189,7 @@ _STEPS = (
 )
 
 
-_MACHINES = "Type of the machines of job clusters, e.g. i3.xlarge"
-
-
-def init(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+def init(
     ctx: typer.Context,
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Created if missing. Default: the current folder.")
@@ -209,18 +204,6 @@ def init(  # noqa: PLR0913 - typer reads each option of the command from one par
             "--jobs", metavar="DIR", help="With --airflow: environment of jobs. Default: gddl-jobs beside the DAGs."
         ),
     ] = None,
-    *,
-    runner: Annotated[
-        str | None,
-        typer.Option("--runner", metavar="RUNNER", help="Where jobs run: databricks. Default: this machine."),
-    ] = None,
-    node_type: Annotated[
-        str | None,
-        typer.Option("--node-type", metavar="TYPE", help="With --runner databricks: machines; asked for if not given."),
-    ] = None,
-    instance_pool: Annotated[
-        str | None, typer.Option("--instance-pool", metavar="ID", help="Instead of --node-type: a pool of machines.")
-    ] = None,
 ) -> None:
     """Create an empty project: metadata with a sample row, DAGs and a README. No file is overwritten.
 
@@ -228,54 +211,18 @@ def init(  # noqa: PLR0913 - typer reads each option of the command from one par
     job_command` of Airflow's configuration names it.
     """
     cli = context.of(ctx)
-    settings = _settings_of(runner, node_type, instance_pool)
     if airflow is not None:
-        _into_airflow(cli, airflow, jobs or airflow.absolute().parent / "gddl-jobs", settings)
+        _into_airflow(cli, airflow, jobs or airflow.absolute().parent / "gddl-jobs")
         return
-    _write(cli.screen, folder, PROJECT | settings)
+    _write(cli.screen, folder, PROJECT)
     steps = [f"cd {shlex.quote(str(folder))}"] if folder != Path() else []
     _next_steps(cli.screen, *steps, *_STEPS)
 
 
-def _settings_of(runner: str | None, node_type: str | None, instance_pool: str | None) -> dict[str, str]:
-    """The settings file of a project whose jobs run elsewhere; empty: on this machine.
-
-    Raises:
-        MetadataError: `OPTION_INVALID`.
-    """
-    if runner is None:
-        if node_type or instance_pool:
-            raise MetadataError("OPTION_INVALID", "machines without a runner", remedy="add --runner databricks")
-        return {}
-    project = RUNNERS.get(runner).project
-    if not project:
-        remedy = "leave --runner out, and write `runner:` and its section into metadata/gddl.yaml"
-        raise MetadataError("OPTION_INVALID", f"--runner {runner} asks for nothing", remedy=remedy)
-    if node_type and instance_pool:
-        raise MetadataError("OPTION_INVALID", "--node-type and --instance-pool", remedy="give one of them")
-    asked = node_type or (None if instance_pool else _asked_machines(runner))
-    return {"metadata/gddl.yaml": RUNNERS.load(project)(asked, instance_pool)}
-
-
-def _asked_machines(runner: str) -> str:
-    """
-    Raises:
-        MetadataError: `OPTION_INVALID`: nobody answers.
-    """
-    try:
-        return str(typer.prompt(_MACHINES))
-    except typer.Abort as error:
-        if sys.stdin.isatty():  # Ctrl-C
-            raise
-        remedy = "add --node-type TYPE, or --instance-pool ID for a pool of machines"
-        what = f"--runner {runner} needs a type of machines, and there is no terminal to ask at"
-        raise MetadataError("OPTION_INVALID", what, remedy=remedy) from error
-
-
-def _into_airflow(cli: CliContext, dags: Path, jobs: Path, settings: dict[str, str]) -> None:
+def _into_airflow(cli: CliContext, dags: Path, jobs: Path) -> None:
     from airflow_gddl.cli import job_environment  # noqa: PLC0415 - `gddl validate` is in this module, too
 
-    _write(cli.screen, dags, IN_AIRFLOW | settings)
+    _write(cli.screen, dags, IN_AIRFLOW)
     command = job_environment.create(cli.screen, jobs.absolute())
     setting = json.dumps(list(command))
     if airflow_home.set_job_command(cli.environ, command):
@@ -295,13 +242,14 @@ def _into_airflow(cli: CliContext, dags: Path, jobs: Path, settings: dict[str, s
 
 
 def _unpausing(cli: CliContext) -> list[str]:
-    from airflow_gddl.cli import paused  # noqa: PLC0415 - `gddl validate` is in this module, too
-
-    if not paused.new_ones_start_paused(cli.environ):
+    """The command that unpauses every DAG, unless variables or the configuration say that new ones are not paused."""
+    own = airflow_home.written(cli.environ, "gddl", "paused_upon_creation").strip()
+    said = own or airflow_home.written(cli.environ, "core", "dags_are_paused_at_creation").strip()
+    if said.lower() in ("false", "f", "0"):
         return []
     cli.screen.say("\nAirflow pauses new DAGs, and a paused DAG loads nothing: unpause each new one, or set")
     cli.screen.say("[gddl] paused_upon_creation = False in Airflow's configuration.")
-    return [f"{paused.unpause_all()}    # once Airflow shows the DAGs of your rows"]
+    return ["airflow dags unpause --treat-dag-id-as-regex -y '^gddl[._]'    # once Airflow shows the DAGs of your rows"]
 
 
 def _write(screen: Screen, folder: Path, files: Mapping[str, str]) -> None:

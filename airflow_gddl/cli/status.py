@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated
 
 import typer
 
-from airflow_gddl.cli import airflow_home, context, job, options
+from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, FAILED, OK, RETRY, CliContext
-from airflow_gddl.cli.paused import UNPAUSE, known_dags
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.alike import Message
 from airflow_gddl.contract.errors import GddlError, Note
@@ -100,7 +98,6 @@ class StatusLine:
             changes, of the newest poll, and of the newest maintenance.
         age_seconds: now minus the start of the newest run.
         dag_id: DAG that loads it; None: none does.
-        paused: whether that is paused in the Airflow of this machine; None: not known.
     """
 
     table: str
@@ -133,7 +130,6 @@ class StatusLine:
     running_since: str | None
     error: str | None
     dag_id: str | None
-    paused: bool | None
 
 
 def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
@@ -198,12 +194,10 @@ class _View:
         """The exit status, see `status`."""
         now = self.cli.now().timestamp()
         tables, all_sound = self.states(now)
-        dags = known_dags(self.cli.environ, {one.row.dag_id for one in tables if one.row.dag_id})
         if self.as_json:
-            self.cli.screen.records(vars(line_of(one, now, dags)) for one in tables)
+            self.cli.screen.records(vars(line_of(one, now)) for one in tables)
         else:
             show(self.cli.screen, tables, now, self.query.states)
-            _show_paused(self.cli, tables, dags)
         if any(one.failed for one in tables):
             return FAILED
         if not all_sound:
@@ -262,24 +256,8 @@ def _rebuilt(cli: CliContext, metadata: str) -> None:
     cli.screen.warn(f"the state of {len(records)} tables was rebuilt from their runs")
 
 
-def _show_paused(cli: CliContext, tables: Sequence[TableStatus], dags: Mapping[str, bool]) -> None:
-    """One line for each paused DAG, with its tables."""
-    home = airflow_home.home(cli.environ)
-    for dag_id in sorted({one.row.dag_id for one in tables if one.row.dag_id and dags.get(one.row.dag_id)}):
-        text = f"{dag_id} is paused in Airflow ({home}), so no run of it loads a table ▸ {UNPAUSE} {dag_id}"
-        paused = [Message(one.row.table, "", text) for one in tables if one.row.dag_id == dag_id]
-        job.show_messages(cli.screen.say, paused, "yellow")
-
-
-_NOT_KNOWN: Mapping[str, bool] = MappingProxyType({})
-
-
-def line_of(one: TableStatus, now: float, dags: Mapping[str, bool] = _NOT_KNOWN) -> StatusLine:
-    """Pure: a table's state in the form of `--json`.
-
-    Args:
-        dags: see `paused.known_dags`.
-    """
+def line_of(one: TableStatus, now: float) -> StatusLine:
+    """Pure: a table's state in the form of `--json`."""
     record, newest = one.record, one.record.newest
     return StatusLine(
         table=one.row.table,
@@ -312,7 +290,6 @@ def line_of(one: TableStatus, now: float, dags: Mapping[str, bool] = _NOT_KNOWN)
         running_since=text_of(one.running),
         error=_error(one),
         dag_id=one.row.dag_id,
-        paused=dags.get(one.row.dag_id or ""),
     )
 
 

@@ -12,10 +12,6 @@ from typing import Any
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 
-SOURCE_TYPE = "gddl_source"
-"""Type of Airflow connections to source databases; `dialect` in their extra is SQLAlchemy's name of the database."""
-_URI_TYPE = SOURCE_TYPE.replace("_", "-")
-_DIALECT = "postgresql"
 LENT_PREFIX = "GDDL_SOURCE_"
 """Prefix of variables and Airflow connections that rows may name, in any case."""
 # By SQLAlchemy's name of the driver, or of the database alone: its default driver.
@@ -61,13 +57,9 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
         if written and written.lstrip().startswith("{"):
             return _of_json(sqlalchemy, json.loads(written))
         if written:
-            # A name with `-`, as Airflow writes a type, is none to SQLAlchemy.
-            url = sqlalchemy.engine.make_url(re.sub(rf"^{_URI_TYPE}:", f"{SOURCE_TYPE}:", written))
+            url = sqlalchemy.engine.make_url(written)
             # After an unescaped @ comes the rest of the password, which driver messages would show.
             if not any("@" in (part or "") for part in (url.host, url.database)):
-                if url.drivername == SOURCE_TYPE:  # as Airflow writes one of its connections
-                    extra = {**json.loads(str(url.query.get("__extra__") or "{}")), **url.query}
-                    url = url.set(query={}, drivername=str(extra.get("dialect") or _DIALECT))
                 return url.set(drivername=_driver(url.drivername))
             problem = "has more than one @"
             way = ", @ in its password written as %40"
@@ -200,12 +192,8 @@ def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
 
 
 def _of_json(sqlalchemy: Any, fields: Mapping[str, Any]) -> Any:
-    name = fields["conn_type"]
-    if name == SOURCE_TYPE:
-        extra = fields.get("extra") or {}
-        name = (json.loads(extra) if isinstance(extra, str) else extra).get("dialect") or _DIALECT
     return sqlalchemy.engine.URL.create(
-        _driver(name),
+        _driver(fields["conn_type"]),
         fields.get("login"),
         fields.get("password"),
         fields.get("host"),

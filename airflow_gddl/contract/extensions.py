@@ -483,7 +483,7 @@ class DialectDescriptor:
         technical: columns that the service adds to those of the source: they are not published, and their change alone
             opens no version of a history. A `*` at the end: all names that begin so. Case does not count.
         check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.
-        onboarding: of `dms` alone: no other dialect has rules in `gddl onboard` and `gddl inspect`.
+        onboarding: of `dms` alone: no other dialect has rules in `gddl onboard`.
         takes_source_rows: it reads files that jobs write of rows of the source (`gddl load`, `gddl resync`).
     """
 

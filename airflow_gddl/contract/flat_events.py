@@ -121,7 +121,7 @@ class FlatForm:
 
     def is_flat(self, row: Row) -> bool:
         """A table may have columns named like the parts of an event; without a prefix these are the added fields."""
-        return self.columns(row).is_flat and (bool(self.prefix) or not is_envelope(row))
+        return self.columns(row).is_flat and (bool(self.prefix) or not _is_envelope(row))
 
     def enveloped(self, row: Row) -> dict[str, Any]:
         """The change event of a flat row; of a delete the row is `before`.
@@ -205,7 +205,7 @@ def is_field(name: str) -> bool:
     return name == "op" or name.removeprefix("source.") in _OF_SOURCE or name.removeprefix("source.") in _TIMES
 
 
-def is_envelope(row: Row) -> bool:
+def _is_envelope(row: Row) -> bool:
     """Whether a record's value has the fields of a change event, valid or not."""
     return "op" in row and "source" in row and ("before" in row or "after" in row)
 

@@ -30,7 +30,6 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "openlineage": ("apache-airflow-providers-openlineage", "openlineage"),
     "opentelemetry": ("opentelemetry-sdk", "otel"),
     "pandas": ("pandas", "spark"),
-    "prometheus_client": ("prometheus-client", "prometheus"),
     "py4j": ("pyspark", "spark"),
     "pyarrow": ("pyarrow", "spark"),
     "pydantic": ("pydantic", "cli"),

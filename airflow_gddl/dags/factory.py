@@ -31,7 +31,7 @@ from airflow_gddl.runtime.compiled.keeper import collector_paused
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
 from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, group_of, pool_of_instances
-from airflow_gddl.version_compat import deadline, without_backfills
+from airflow_gddl.version_compat import without_backfills
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
 _TABLE = rf"^([A-Za-z0-9_][A-Za-z0-9_.-]{{0,63}}:)?{_PART}\.{_PART}$"
@@ -422,7 +422,6 @@ class Shared:
         form_of_one: the same of DAGs for one table.
         declares_assets: whether tasks name the assets of their table: where DAGs are parsed to be stored. A task that
             runs names none, since Airflow fails one whose asset has the name of another asset.
-        connection: of the webhook that is notified of failures and late runs; None: none.
         each_task: arguments of every task. `waits`: of those that may wait in the triggerer. `polls`: of the sensor.
         of_dag: what Airflow would read from its configuration for each DAG, and which kinds of runs it may have.
         custom: customization of the DAG file.
@@ -432,7 +431,6 @@ class Shared:
     form: dict[str, Param]
     form_of_one: dict[str, Param]
     declares_assets: bool
-    connection: str | None
     paused: bool | None
     sensor_timeout: timedelta
     continuous_hours: float
@@ -452,7 +450,6 @@ class Shared:
             form=params(),
             form_of_one=params(one_table=True),
             declares_assets=get_parsing_context().dag_id is None,
-            connection=configuration.text("notify_connection") or None,
             paused=custom.starts_paused,
             sensor_timeout=POLL + timedelta(seconds=configuration.number("dependency_wait_seconds")),
             continuous_hours=configuration.number("continuous_hours"),
@@ -472,7 +469,6 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     It doesn't hold the list of a pack's tables, unless each has a group.
     """
     is_continuous = pipeline.timing.kind == "continuous"
-    late = None if is_continuous else pipeline.freshness  # not for continuous runs, which are long
     longest = of_task(pipeline, shared.continuous_hours)
     with DAG(
         dag_id=pipeline.dag_id,
@@ -486,7 +482,6 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
         doc_md=documentation(pipeline),
         default_args=dict(shared.custom.default_args),
         **shared.of_dag,
-        **_deadline(late, shared.connection),
     ) as dag:
         # Passed to each task and not to the DAG: default_args of a DAG are serialized and validated again.
         task_arguments: dict[str, Any] = {"pipeline": pipeline.dag_id, "priority_weight": pipeline.weight}
@@ -505,15 +500,6 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
     # Bypasses the validation of an ordinary assignment, which takes two thirds of the time to build a DAG.
     object.__setattr__(dag, "params", ParamsDict(shared.form if pipeline.kind == "pack" else shared.form_of_one))
     return shared.custom.complete(dag)
-
-
-def _deadline(late: int | None, connection: str | None) -> dict[str, Any]:
-    """Of a pipeline whose tables are late after so many seconds; None: they never are."""
-    if late is None:
-        return {}
-    from airflow_gddl.notifications.webhook import GddlNotifier  # noqa: PLC0415 - imported when needed
-
-    return deadline(late, GddlNotifier, {"connection": connection, "late": True})
 
 
 def workers(pipeline: Pipeline) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import yaml
 
 from airflow_gddl.cli.screen import counted
 from airflow_gddl.cli.source_database import SourceDatabase
-from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
+from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.postgresql_log import Finding, creation_of, quoted_name
 from airflow_gddl.contract.sources.capture import PUBLICATION, properties_of
 from airflow_gddl.contract.spec import TableSpec
@@ -19,11 +19,6 @@ from airflow_gddl.onboarding.yaml_text import text
 
 _SOURCES = re.compile(r"^sources:[ \t]*(#.*)?\r?$", re.MULTILINE)
 _INDENT = "  "
-LOCK_SECONDS = 10
-"""How long a statement waits for a table that other transactions use: all that comes after it waits with it."""
-_LOCKED = frozenset({"55P03", "40P01"})
-"""PostgreSQL's codes of a lock that is not available, and of a deadlock."""
-_NOT_ALLOWED = "42501"
 
 
 def with_source(settings: str, source: str, connection: str) -> str:
@@ -123,63 +118,17 @@ def missing(findings: Sequence[Finding], specs: Sequence[TableSpec]) -> Missing:
     return Missing((*naming, *publishing), tuple(by_hand))
 
 
-def apply(database: SourceDatabase, statements: Sequence[str]) -> None:
-    """Run statements at the source, all or none.
-
-    Raises:
-        FatalError: `SOURCE_REFUSED`: the user may not, or the source can't.
-        RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: other transactions use a table for longer than
-            `LOCK_SECONDS`.
-    """
-    sa = database.sqlalchemy()
-    with database.connected() as (connection, _):
-        for statement in ("SET TRANSACTION READ WRITE", f"SET LOCAL lock_timeout = '{LOCK_SECONDS}s'", *statements):
-            try:
-                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
-            except sa.exc.DBAPIError as error:
-                if (refusal := _refusal(statement, error.orig)) is None:
-                    raise
-                raise refusal from error
-        connection.commit()
-
-
-def _refusal(statement: str, error: Any) -> FatalError | RetriableError | None:
-    """None: the server gave no answer to the statement.
-
-    Args:
-        error: the driver's; psycopg2 and psycopg name the code of the server's answer differently.
-    """
-    code = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
-    if not code or code.startswith(("08", "57")):
-        return None
-    said = str(error).strip().partition("\n")[0]
-    nothing = "nothing was changed at the source"
-    if code in _LOCKED:
-        what = f"other transactions use the table for more than {LOCK_SECONDS} s: `{statement}` ({said}); {nothing}"
-        remedy = "end long transactions of the table (pg_stat_activity), or run the command again at a quieter time"
-        return RetriableError("TABLE_BUSY", what, remedy=remedy)
-    remedy = "run the command without --apply, which prints all statements, and correct what this one names"
-    if code == _NOT_ALLOWED:
-        remedy = (
-            "let the owner of the tables run the statements, with the right to CREATE in the database, or a superuser:"
-            " the command prints them without --apply"
-        )
-    return FatalError("SOURCE_REFUSED", f"the source refuses `{statement}`: {said}; {nothing}", remedy=remedy)
-
-
 @dataclass(frozen=True)
-class Preparation:
-    """What was done at a source, what it lacks now, and what its first run loads.
+class SourceLog:
+    """What a source lacks, and what its first run loads.
 
     Attributes:
-        done: statements that were run.
         shown: publication and slot, for a reader.
         tables: names in the source of the enabled rows.
         rows: of tables whose number is known, about.
         unknown: tables whose number of rows is not known.
     """
 
-    done: tuple[str, ...]
     lacks: Missing
     shown: str
     tables: tuple[str, ...]
@@ -192,7 +141,7 @@ class Preparation:
         return not self.lacks.statements and not any(one.concerns(self.tables) for one in self.lacks.by_hand)
 
 
-def look(specs: Sequence[TableSpec], rows: Mapping[str, int | None], database: SourceDatabase) -> Preparation:
+def look(specs: Sequence[TableSpec], rows: Mapping[str, int | None], database: SourceDatabase) -> SourceLog:
     """What the source lacks for its rows.
 
     Args:
@@ -204,8 +153,7 @@ def look(specs: Sequence[TableSpec], rows: Mapping[str, int | None], database: S
     """
     findings, shown = database.log_findings(specs)
     counts = [rows.get(spec.name_in_source) for spec in specs]
-    return Preparation(
-        done=(),
+    return SourceLog(
         lacks=missing(findings, specs),
         shown=shown,
         tables=tuple(spec.name_in_source for spec in specs),
@@ -214,43 +162,34 @@ def look(specs: Sequence[TableSpec], rows: Mapping[str, int | None], database: S
     )
 
 
-def to_decide(lacks: Missing) -> Iterator[str]:
-    return (f"to decide: {finding.what}. Remedy: {finding.statement}" for finding in lacks.by_hand)
-
-
-def lines(prepared: Preparation) -> Iterator[str]:
-    """What was done and what is left to do; then whether the log can be read, and what the first run loads."""
-    lacks = prepared.lacks
-    yield from (f"done: {statement};" for statement in prepared.done)
+def lines(log: SourceLog) -> Iterator[str]:
+    """What is left to do; then whether the log can be read, and what the first run loads."""
+    lacks = log.lacks
     if lacks.statements:
-        yield (
-            "run these statements at the source, as the owner of its tables who may CREATE in the database; --apply"
-            " does it:"
-        )
+        yield "run these statements at the source, as the owner of its tables who may CREATE in the database:"
         yield from (f"  {statement};" for statement in lacks.statements)
-    yield from to_decide(lacks)
-    if prepared.is_ready:
-        yield f"the log can be read: {prepared.shown}"
+    yield from (f"to decide: {finding.what}. Remedy: {finding.statement}" for finding in lacks.by_hand)
+    if log.is_ready:
+        yield f"the log can be read: {log.shown}"
     else:
         yield "not every table can be loaded yet: runs stop at what is named above, and `gddl check` shows what is left"
-    more = f", and {prepared.unknown} whose rows are not known" if prepared.unknown else ""
-    tables = counted(len(prepared.tables), "table")
-    when = "the first run" if prepared.is_ready else "then the first run"
-    yield f"{when} loads {tables} with about {prepared.rows:,} rows{more}; after it the log brings what changes"
+    more = f", and {log.unknown} whose rows are not known" if log.unknown else ""
+    tables = counted(len(log.tables), "table")
+    when = "the first run" if log.is_ready else "then the first run"
+    yield f"{when} loads {tables} with about {log.rows:,} rows{more}; after it the log brings what changes"
 
 
-def records(prepared: Preparation) -> Iterator[dict[str, Any]]:
+def records(log: SourceLog) -> Iterator[dict[str, Any]]:
     """The same for `--json`."""
-    for statements, done in ((prepared.done, True), (prepared.lacks.statements, False)):
-        yield from ({"kind": "statement", "sql": statement, "done": done} for statement in statements)
-    for one in prepared.lacks.by_hand:
+    yield from ({"kind": "statement", "sql": statement} for statement in log.lacks.statements)
+    for one in log.lacks.by_hand:
         tables = sorted(one.of_tables)
         yield {"kind": "decision", "code": one.code, "message": one.what, "remedy": one.statement, "tables": tables}
     yield {
         "kind": "log",
-        "is_ready": prepared.is_ready,
-        "message": prepared.shown,
-        "tables": list(prepared.tables),
-        "rows": prepared.rows,
-        "unknown": prepared.unknown,
+        "is_ready": log.is_ready,
+        "message": log.shown,
+        "tables": list(log.tables),
+        "rows": log.rows,
+        "unknown": log.unknown,
     }

@@ -61,15 +61,12 @@ class Footer:
     Attributes:
         columns: name to Arrow type as text, in file order.
         nulls: name to nulls in it; columns without statistics are absent.
-        group_rows, group_bytes: of each row group, bytes as stored.
     """
 
     file: LandedName
     rows: int
     columns: Mapping[str, str]
     nulls: Mapping[str, int]
-    group_rows: tuple[int, ...]
-    group_bytes: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,44 +149,31 @@ class Landing:
         with self._source(table, file) as source:
             parquet = _opened(source)
             meta = parquet.metadata
-            groups = [meta.row_group(i) for i in range(meta.num_row_groups)]
             names = [meta.schema.column(i).path for i in range(meta.num_columns)]
-            chunks = chunks_of(source, len(names))
             schema = parquet.schema_arrow
             return Footer(
                 file=file,
                 rows=meta.num_rows,
                 columns={name: str(kind) for name, kind in zip(schema.names, schema.types, strict=True)},
-                nulls=_nulls(names, chunks),
-                group_rows=tuple(group.num_rows for group in groups),
-                group_bytes=tuple(sum(chunk.stored for chunk in group) for group in chunks),
+                nulls=_nulls(names, chunks_of(source, len(names))),
             )
 
     @contextmanager
-    def parquet(self, table: str, file: LandedName) -> Iterator[pq.ParquetFile]:
-        """The file, opened; one inside a gzip stream is unwrapped first.
-
-        Read rows without threads: Arrow threads that read from a Python file object sometimes abort the process at exit
-        (apache/arrow#34314), which changes the exit status.
-        """
-        with self._source(table, file) as source:
-            yield _opened(source)
-
-    @contextmanager
     def _source(self, table: str, file: LandedName) -> Iterator[BinaryIO]:
+        """The file's content; a gzip stream is inflated."""
         with self.store.open_input(join(self.folder(table), file.name)) as stream:
             yield io.BytesIO(Inflating(stream, _MOST_INFLATED, file.name).readall()) if _zipped(stream) else stream
 
-    def beginning(self, table: str, file: LandedName, most: int) -> str:
-        """Text of a file's first bytes."""
-        with self._source(table, file) as source:
-            return source.read(most).decode("utf-8-sig", errors="replace")
-
     def read(self, table: str, files: Iterable[LandedName], columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of files, those of them that a file has; unreadable files are left out."""
+        """These columns of files, those of them that a file has; unreadable files are left out.
+
+        Rows are read without threads: Arrow threads that read from a Python file object sometimes abort the process at
+        exit (apache/arrow#34314), which changes the exit status.
+        """
         for file in files:
             try:
-                with self.parquet(table, file) as parquet:
+                with self._source(table, file) as source:
+                    parquet = _opened(source)
                     there = set(parquet.schema_arrow.names)
                     yield parquet.read(columns=[name for name in columns if name in there], use_threads=False)
             except _UNREADABLE:

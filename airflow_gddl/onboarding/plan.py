@@ -139,7 +139,7 @@ TASK_SETTINGS: Mapping[str, Any] = {
     "Logging": {"EnableLogging": True},
     # A reload overwrites load files by name; change files that are not loaded yet must stay.
     "FullLoadSettings": {"TargetTablePrepMode": "DO_NOTHING"},
-    # Large objects up to so many kilobytes; longer ones are cut, which `gddl inspect` finds.
+    # Large objects up to so many kilobytes; longer ones are cut, which no file shows.
     "TargetMetadata": {"SupportLobs": True, "FullLobMode": False, "LimitedSizeLobMode": True, "LobMaxSize": 65536},
 }
 _SEQUENCE = TOTAL_ORDER[0]

@@ -81,8 +81,6 @@ class RunnerDescriptor:
         deploy: reference of a `Renderer` of the jobs that the platform keeps, for `gddl deploy <name>`; empty: none.
         check: reference of a function that takes a `RunnerCheck` and yields subjects and probes, for `gddl check`.
         bundle: reference of a `JobFiles`, for `gddl bundle`.
-        project: reference of a function that takes a type of machine and the id of a pool of machines, one of them
-            None, and returns the `gddl.yaml` of a new project, for `gddl init --runner`; empty: it asks for nothing.
     """
 
     runner: str = ""
@@ -95,7 +93,6 @@ class RunnerDescriptor:
     deploy: str = ""
     check: str = ""
     bundle: str = ""
-    project: str = ""
 
     def __post_init__(self) -> None:
         if bool(self.runner) == bool(self.platform):

@@ -273,12 +273,11 @@ class Chunk:
     Attributes:
         values: nulls included.
         nulls: null where it isn't stated.
-        stored, inflated: bytes.
+        inflated: bytes without compression.
     """
 
     values: int
     nulls: int | None
-    stored: int
     inflated: int
     has_dictionary: bool
 
@@ -312,7 +311,7 @@ def _chunk(stored: Mapping[int, Any]) -> Chunk:
     if min(values, inflated, compressed) < 0:
         raise ValueError("its footer states a negative size")
     nulls = meta.get(12, {}).get(3)
-    return Chunk(values=values, nulls=nulls, stored=compressed, inflated=inflated, has_dictionary=11 in meta)
+    return Chunk(values=values, nulls=nulls, inflated=inflated, has_dictionary=11 in meta)
 
 
 class _Compact:

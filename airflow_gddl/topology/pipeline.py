@@ -64,7 +64,6 @@ class Pipeline:
         tables: sorted; never empty.
         pool: Airflow pool of its loads; the tier gives it `slots` slots.
         weight: Airflow's absolute priority weight.
-        freshness: seconds; the shortest `freshness` of its tables; null when none has one.
         run_timeout: seconds that one of its tasks may take.
         prefix: that its DAG id begins with, as those of all pipelines of the metadata; may be empty.
         queue: Airflow queue of its loads; null: the default one.
@@ -84,7 +83,6 @@ class Pipeline:
     owner: str
     tags: tuple[str, ...]
     tables: tuple[str, ...]
-    freshness: int | None = None
     run_timeout: int = 6 * 3600
     view: AirflowView = "pack"
     prefix: str = ""

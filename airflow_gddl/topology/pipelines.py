@@ -278,13 +278,8 @@ def _pipeline(
         owner=owner_of(members),
         tags=tags_of(members, pack.tier, priority),
         tables=tuple(table.table for table in members),
-        freshness=_tightest(members),
         run_timeout=durations.seconds(tier.run_timeout),
         prefix=prefix,
         queue=tier.queue,
         executor_config=tier.executor_config,
     )
-
-
-def _tightest(tables: Iterable[TableSpec]) -> int | None:
-    return min((durations.seconds(table.freshness) for table in tables if table.freshness is not None), default=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -15,7 +15,7 @@ Kind = Literal["counter", "gauge"]
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     """Attributes:
-    name: without the suffix `_total` of counters.
+    name: without the suffix `_total` that Prometheus gives counters.
     """
 
     name: str
@@ -106,32 +106,19 @@ def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
     return points
 
 
-def bounded(points: Iterable[Point], known: Sequence[str], most: int) -> list[Point]:
-    """The points with at most `most` tables by name, `known` ones first; the others are `other`.
+def bounded(points: Iterable[Point], most: int) -> list[Point]:
+    """One point for each series, with at most `most` tables by name; the others are `other`.
 
-    Counters of `other` add up; of its gauges the highest, as the most critical, is used.
+    Counters of a series add up; of its gauges the highest, as the most critical, is used.
     """
-    named = dict.fromkeys(known)
-    relabelled: list[Point] = []
-    for point in points:
-        table = dict(point.labels).get("table", "")
-        if table not in named and len(named) < most:
-            named[table] = None
-        is_named = table in named
-        labels = tuple((k, v if is_named or k != "table" else OTHER) for k, v in point.labels)
-        relabelled.append(Point(point.metric, labels, point.value))
-    return merged(relabelled)
-
-
-def merged(points: Iterable[Point]) -> list[Point]:
-    """One point for each series: counters added, of gauges the greatest."""
+    named: set[str] = set()
     sums: dict[tuple[str, Labels], float] = {}
     for point in points:
-        series = (point.metric, point.labels)
-        if series not in sums:
-            sums[series] = point.value
-        elif KINDS[point.metric] == "counter":
-            sums[series] += point.value
-        else:
-            sums[series] = max(sums[series], point.value)
+        table = dict(point.labels)["table"]
+        if len(named) < most:
+            named.add(table)
+        labels = tuple((k, OTHER if k == "table" and table not in named else v) for k, v in point.labels)
+        combine = sum if KINDS[point.metric] == "counter" else max
+        before = sums.get((point.metric, labels))
+        sums[point.metric, labels] = point.value if before is None else combine((before, point.value))
     return [Point(metric, labels, value) for (metric, labels), value in sums.items()]

@@ -1,12 +1,11 @@
-"""Where metrics of a job are sent."""
+"""Metrics of a job, sent to an OpenTelemetry collector."""
 
 from __future__ import annotations
 
 import importlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,34 +21,19 @@ _LOG = logging.getLogger(__name__)
 
 
 def publish(job: JobSpec, results: Sequence[JobResult], now: float, environ: Mapping[str, str] = os.environ) -> None:
-    """Publish metrics of runs to the targets in the environment; maintenance and plans have none."""
+    """Publish metrics of runs where the environment names a collector; maintenance and plans have none."""
     if not isinstance(job.options.action, Load | ErrorsReplay):
         return
     tiers = {spec.table: spec.size for spec in job.tables}
     points = [point for result in results for point in points_of(result, tiers.get(result.table, ""), now)]
-    if path := environ.get("GDDL_METRICS_FILE"):
-        with _errors_logged("prometheus"):
-            from spark_jobs.job import metrics_file  # noqa: PLC0415 - its library may be absent
-
-            metrics_file.add(path, points, _most(environ))
     if environ.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
-        with _errors_logged("otel"):
-            send_otel(bounded(points, (), _most(environ)))
-
-
-def _most(environ: Mapping[str, str]) -> int:
-    return int(environ.get("GDDL_METRICS_TABLES", MOST_TABLES))
-
-
-@contextmanager
-def _errors_logged(extra: str) -> Iterator[None]:
-    try:
-        yield
-    except ImportError as error:
-        missing = of_import(error, "a job that publishes metrics", install=f"airflow-gddl[{extra}]")
-        _LOG.warning("metrics are not published: %s", missing or error)
-    except Exception:  # noqa: BLE001 - metrics must not fail a run
-        _LOG.warning("metrics could not be handed on", exc_info=True)
+        try:
+            send_otel(bounded(points, int(environ.get("GDDL_METRICS_TABLES", MOST_TABLES))))
+        except ImportError as error:
+            missing = of_import(error, "a job that publishes metrics", install="airflow-gddl[otel]")
+            _LOG.warning("metrics are not published: %s", missing or error)
+        except Exception:  # noqa: BLE001 - metrics must not fail a run
+            _LOG.warning("metrics could not be handed on", exc_info=True)
 
 
 @dataclass

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +11,6 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
-from airflow_gddl.version_compat import clear_fails_with_deadlines
-from tests.airflow.stage import Stage
 from tests.airflow.test_loading import ListRunner, attempt, document, stored
 
 ROOT = Path(__file__).parents[2]
@@ -73,19 +67,3 @@ def test_a_backfill_loads_nothing_and_names_the_way_out(tmp_path: Path) -> None:
     assert re.search(
         r"action reload, from and to, or run `gddl reload --from-files --table T --since .* --until", work.why_none
     )
-
-
-def test_airflow_clears_failed_runs_of_tables_with_freshness(stage: Stage, users: dict[str, dict[str, str]]) -> None:
-    """In a process of its own, as a server answers REST and the UI; the deadline is not missed yet.
-
-    Of a DAG with a deadline the answer is Airflow's own: it says for which versions none is declared. Where it is 200
-    on one that has had the fault, `clear_fails_with_deadlines` ends there.
-    """
-    stage.rows("{table: cleared.a, keys: [id], freshness: 30m}", file="tables/cleared.yaml")
-    pack = "gddl_pack.cleared.small.1"
-    command = [sys.executable, "-W", "ignore", "-m", "tests.airflow.clear_by_rest"]
-    environ = {**os.environ, "USERS": json.dumps(users), "PACK": pack}
-    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, check=False, timeout=240)
-    assert done.returncode == 0, done.stderr
-    answers = json.loads(done.stdout.splitlines()[-1])
-    assert answers == {pack: 200, "of_airflow": 500 if clear_fails_with_deadlines() else 200}

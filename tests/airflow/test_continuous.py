@@ -86,15 +86,6 @@ def test_one_task_with_growing_retry_delays(pack: Stage, monkeypatch: pytest.Mon
     assert "shop.a" not in serialised(dag)
 
 
-def test_a_run_longer_than_the_freshness_is_not_late(stage: Stage) -> None:
-    stage.rows(
-        "{table: shop.a, keys: [id], size: large, schedule: continuous, freshness: 5m}",
-        "{table: shop.b, keys: [id], size: large, freshness: 5m}",
-    )
-    dags = build_dags()
-    assert [bool(getattr(dags[f"gddl.shop.{name}"], "deadline", None)) for name in "ab"] in ([False, True], [False] * 2)
-
-
 def test_the_job_runs_until_its_time_limit_and_its_results_are_stored(pack: Stage) -> None:
     events()
     assert run() == "success"

@@ -137,7 +137,7 @@ def test_a01_three_tasks_and_no_list_of_tables(stage: Stage) -> None:
 
 
 def test_a01_a_changed_row_makes_no_new_dag_version(stage: Stage) -> None:
-    """But for what a pack's DAG holds of its rows: owners, tags, and the tightest freshness, its deadline."""
+    """But for what a pack's DAG holds of its rows: owners and tags."""
     stage.rows("{table: shop.a, keys: [id], freshness: 5m, owner: me, tags: {a: b}}")
     before = serialised(build_dags()[PACK])
     stage.rows(

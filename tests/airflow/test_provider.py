@@ -1,8 +1,7 @@
-"""What the package declares to Airflow: provider, plugin, pools, notifier, deadlines, metrics."""
+"""What the package declares to Airflow: provider, plugin, pools, notifier, metrics."""
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import json
 import subprocess
@@ -43,7 +42,7 @@ def test_the_provider_info_obeys_airflow_s_schema_and_names_what_exists() -> Non
     info = get_provider_info()
     schema = json.loads((Path(airflow.__file__).parent / "provider_info.schema.json").read_text())
     jsonschema.validate(info, schema)
-    parts = ("operators", "sensors", "triggers", "hooks")
+    parts = ("operators", "sensors", "triggers")
     modules = [module for part in parts for entry in info[part] for module in entry["python-modules"]]
     classes = [*info["extra-links"], *info["notifications"]]
     assert all(importlib.import_module(module) for module in modules)
@@ -215,18 +214,16 @@ def test_a_failure_is_posted_to_the_connection(monkeypatch: pytest.MonkeyPatch) 
     with hook as url:
         monkeypatch.setenv("AIRFLOW_CONN_ALERTS", json.dumps({"conn_type": "http", "host": url, "password": "t0ken"}))
         GddlNotifier(connection="alerts").notify(context())  # type: ignore[arg-type] # the parts that are used
-        asyncio.run(GddlNotifier(connection="alerts", late=True).async_notify(context()))  # type: ignore[arg-type] # the parts that are used
-    failed, late = hook.heard
+    (failed,) = hook.heard
     assert failed["text"] == "gddl.shop.a incremental_load r1 failed: 1 of 3 tables failed"
     assert (failed["path"], failed["dag_id"], failed["log_url"]) == ("/hook/t0ken", "gddl.shop.a", "http://ui/log")
-    assert "longer than the freshness" in late["text"]
 
 
 def test_without_a_connection_it_is_only_logged() -> None:
     sent: list[object] = []
     GddlNotifier(post=lambda *args: sent.append(args)).notify(context())  # type: ignore[arg-type] # the parts that are used
     assert sent == []
-    assert message_of({"dag_run": {"dag_id": "d", "dag_run_id": "r"}}, late=True)["dag_id"] == "d"
+    assert message_of({"dag_run": {"dag_id": "d", "dag_run_id": "r"}})["dag_id"] == "d"
 
 
 @pytest.mark.parametrize("host", ["", "ftp://x", "file:///etc/passwd"])
@@ -235,20 +232,9 @@ def test_a_connection_without_a_web_address_is_refused(host: str) -> None:
         url_of(SimpleNamespace(conn_id="c", host=host, port=None, schema="", password=""))
 
 
-def test_a09_freshness_is_a_deadline_where_airflow_has_them(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage.rows("{table: shop.a, keys: [id], size: large, freshness: 30m}", "{table: shop.b, keys: [id], freshness: 5m}")
-    if capabilities.clear_fails_with_deadlines():
-        assert [getattr(dag, "deadline", None) for dag in build_dags().values()] == [None, None]
-        monkeypatch.setattr(capabilities, "clear_fails_with_deadlines", lambda: False)
-    dags = build_dags()
-    deadlines = getattr(dags["gddl.shop.a"], "deadline", None)
-    if hasattr(airflow.sdk, "DeadlineAlert"):
-        assert deadlines[0].interval.total_seconds() == 1800
-        assert deadlines[0].callback.path.endswith("GddlNotifier")
-        assert dags[PACK].deadline[0].interval.total_seconds() == 300
-    else:
-        assert deadlines is None
-    assert dags["gddl.shop.a"].get_task("initial_load").on_failure_callback in (None, [])
+def test_failures_are_posted_where_a_connection_is_configured(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.rows("{table: shop.a, keys: [id]}")
+    assert build_dags()[PACK].get_task("initial_load").on_failure_callback in (None, [])
     monkeypatch.setenv("AIRFLOW__GDDL__NOTIFY_CONNECTION", "alerts")
     assert build_dags()[PACK].get_task("initial_load").on_failure_callback
 

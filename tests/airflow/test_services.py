@@ -1,4 +1,4 @@
-"""Ready notifiers of Teams, PagerDuty and Slack, and that of Airflow for mail, against servers of this machine."""
+"""The notifier of a webhook, which Slack reads, and that of Airflow for mail, against servers of this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from tests.e2e.webhook import Webhook, listening
 ROOT = Path(__file__).parents[2]
 BEGAN = Alert(table="shop.a", owner=None, change="began", code="LOAD_FAILED", text="it failed: [x](http://y) <b>")
 LATE = Alert(table="shop.b", owner=None, change="began", code="QUARANTINE_RATE", text="2 of 4 rows")
-OVER = Alert(table="shop.a", owner=None, change="over", code="SWEEP_HELD")
 
 
 @pytest.fixture
@@ -43,13 +42,12 @@ def call(monkeypatch: pytest.MonkeyPatch, written: list[dict[str, Any]], *alerts
 
 def test_slack_reads_text(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"http://127.0.0.1:{webhook.server_port}"
-    send(monkeypatch, {"notifier": "slack"}, {"conn_type": "slackwebhook", "host": url, "password": "T/B/X"}, BEGAN)
+    send(monkeypatch, {"notifier": "webhook"}, {"conn_type": "slackwebhook", "host": url, "password": "T/B/X"}, BEGAN)
     assert [message["text"] for message in webhook.reported] == [BEGAN.line]
 
 
-@pytest.mark.parametrize("notifier", ["webhook", "pagerduty"])
-def test_the_port_of_a_connection_counts(notifier: str, webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = [{"notifier": notifier, "arguments": {"connection": "pager"}}]
+def test_the_port_of_a_connection_counts(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = [{"notifier": "webhook", "arguments": {"connection": "pager"}}]
     monkeypatch.setenv("AIRFLOW_CONN_PAGER", f"http://127.0.0.1:{webhook.server_port}")
     monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(written))
     (made,) = alerting.notifiers()
@@ -61,43 +59,12 @@ def test_a_service_that_does_not_answer_is_an_error_with_a_code(monkeypatch: pyt
     with pytest.raises(RetriableError, match="NOTIFIER_UNREACHABLE") as caught:
         send(
             monkeypatch,
-            {"notifier": "slack"},
+            {"notifier": "webhook"},
             {"conn_type": "http", "host": "http://127.0.0.1:1", "password": "T/X"},
             BEGAN,
         )
     assert "http://127.0.0.1:1 took no message" in str(caught.value)
     assert "T/X" not in str(caught.value)
-
-
-def test_teams_reads_a_card_with_a_line_for_each_alert(webhook: Webhook, monkeypatch: pytest.MonkeyPatch) -> None:
-    url = f"http://127.0.0.1:{webhook.server_port}/workflows/1?sig=secret"
-    send(monkeypatch, {"notifier": "teams"}, {"conn_type": "http", "password": url}, BEGAN, LATE)
-    (message,) = webhook.reported
-    (attachment,) = message["attachments"]
-    assert attachment["contentType"] == "application/vnd.microsoft.card.adaptive"
-    texts = [block["text"] for block in attachment["content"]["body"]]
-    assert texts == ["shop.a: [LOAD_FAILED] it failed: [x] (http://y) <b> ▸ gddl status --table shop.a", LATE.line]
-
-
-def test_pagerduty_has_an_incident_for_each_alert_and_resolves_it(
-    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connection = {"conn_type": "http", "host": f"http://127.0.0.1:{webhook.server_port}", "password": "key"}
-    send(monkeypatch, {"notifier": "pagerduty"}, connection, BEGAN, LATE, OVER)
-    found = [
-        (one["event_action"], one["dedup_key"], one.get("payload", {}).get("severity")) for one in webhook.reported
-    ]
-    assert found == [
-        ("trigger", "gddl/shop.a/LOAD_FAILED", "error"),
-        ("trigger", "gddl/shop.b/QUARANTINE_RATE", "warning"),
-        ("resolve", "gddl/shop.a/SWEEP_HELD", None),
-    ]
-    assert {one["routing_key"] for one in webhook.reported} == {"key"}
-    webhook.reported.clear()
-    many = [Alert(table=f"shop.t{n}", owner=None, change="began", code="LOAD_FAILED", text="no") for n in range(500)]
-    send(monkeypatch, {"notifier": "pagerduty"}, connection, *many)
-    (event,) = webhook.reported
-    assert len(event["payload"]["summary"]) <= 1024
 
 
 class Mails(socketserver.StreamRequestHandler):

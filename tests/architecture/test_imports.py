@@ -193,7 +193,7 @@ print(*(name for name, command in COMMANDS.items() if command.load(name)))
 """
     command = [sys.executable, "-c", code, str(ROOT)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert {"check", "onboard", "inspect", "simulate", "plan", "catalog"} <= set(done.stdout.split()), done.stderr
+    assert {"check", "onboard", "simulate", "plan", "catalog"} <= set(done.stdout.split()), done.stderr
 
 
 def test_no_modules_import_each_other() -> None:
@@ -225,7 +225,6 @@ ROOMS = {
     "airflow_gddl.runners.databricks.workspace",
     "airflow_gddl.runners.emr_serverless.platform",
     "airflow_gddl.runners.glue.platform",
-    "spark_jobs.job.metrics_file",
     "spark_jobs.sources.capture.engine_process",
 }
 """Modules that only the users of a client load. All others import it in the function that opens a connection."""

@@ -38,7 +38,7 @@ _OTHERS = (
     "sales.", "schema.name", "schema.table", "shop.", "source.",
     # Settings of services.
     "add.fields", "airflow.", "binary.handling.", "data.query.", "datatype.", "delete.tombstone.",
-    "gddl.metadata_copy", "path.format", "provide.", "spark.", "unavailable.",
+    "path.format", "provide.", "spark.", "unavailable.",
     # Classes of others that no module imports, and a placeholder.
     "CHAP_Tasks.", "Class.field", "DAG.test", "DataType.", "DebeziumEngine.", "RowGroupMetaData.",
     "SqlServerOffsetContext.", "org.apache.",

@@ -75,7 +75,6 @@ def test_the_lowest_versions_are_those_that_are_tested() -> None:
     needed = [
         *asked("cli"),
         *asked("spark"),
-        *asked("prometheus"),
         *map(Requirement, PROJECT["project"]["dependencies"]),
     ]
     stated = {each.name: each.specifier for each in needed if each.name not in ("delta-spark", "pyspark")}

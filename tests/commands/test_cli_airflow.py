@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import sqlite3
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -136,59 +134,6 @@ def test_without_a_setting_jobs_run_in_this_python(tmp_path: Path) -> None:
 def test_an_environment_that_cannot_be_made_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FatalError, match=r"ENVIRONMENT_FAILED.*no wheel"):
         job_environment.run_command(sys.executable, "-c", "import sys; sys.exit('no wheel')")
-
-
-DAGS = {"gddl_pack.shop.small.1": True, "gddl.shop.big": False, "another": True}
-
-
-def airflow_database(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as database, database:
-        database.execute("CREATE TABLE dag (dag_id TEXT, is_paused BOOLEAN)")
-        database.executemany("INSERT INTO dag VALUES (?, ?)", DAGS.items())
-
-
-@pytest.mark.parametrize("place", ["airflow.db", "other/db.sqlite"])
-def test_status_says_which_dags_are_paused(place: str, tmp_path: Path, gddl: Run) -> None:
-    """From the database that variables, or the file of the configuration, name; else from the usual one."""
-    metadata = two_dags(tmp_path)
-    (tmp_path / place).parent.mkdir(exist_ok=True)
-    airflow_database(tmp_path / place)
-    if place != "airflow.db":
-        (tmp_path / "airflow.cfg").write_text(f"[database]\nsql_alchemy_conn = sqlite:///{tmp_path / place}\n")
-    _, out, _ = gddl("status", "--metadata", str(metadata))
-    said = [line for line in " ".join(out.split()).split("shop.a, shop.b: ")[1:] if "paused" in line]
-    command = "airflow dags unpause gddl_pack.shop.small.1"
-    assert len(said) == 1
-    assert command in said[0]
-    assert "gddl.shop.big is paused" not in out
-    found = {line["table"]: line["paused"] for line in map(json.loads, status_lines(gddl, metadata))}
-    assert found == {"shop.a": True, "shop.b": True, "shop.big": False}
-
-
-@pytest.mark.parametrize("text", ["", "no database at all", "[database]\nsql_alchemy_conn = nothing://here\n"])
-def test_status_says_nothing_of_dags_that_it_does_not_know(text: str, tmp_path: Path, gddl: Run) -> None:
-    metadata = two_dags(tmp_path)
-    if text.startswith("["):
-        (tmp_path / "airflow.cfg").write_text(text)
-    elif text:
-        (tmp_path / "airflow.db").write_text(text)
-    status, out, err = gddl("status", "--metadata", str(metadata))
-    assert (status, err) == (0, "")
-    assert "paused" not in out
-    assert {json.loads(line)["paused"] for line in status_lines(gddl, metadata)} == {None}
-
-
-def two_dags(folder: Path) -> Path:
-    metadata = folder / "metadata"
-    (metadata / "tables").mkdir(parents=True)
-    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
-    rows = ("{table: shop.a, keys: [id]}", "{table: shop.b, keys: [id]}", "{table: shop.big, keys: [id], size: large}")
-    (metadata / "tables" / "shop.yaml").write_text("source: shop\ntables:\n" + "".join(f"  - {row}\n" for row in rows))
-    return metadata
-
-
-def status_lines(gddl: Run, metadata: Path) -> list[str]:
-    return gddl("status", "--json", "--metadata", str(metadata))[1].splitlines()
 
 
 @pytest.mark.usefixtures("jobs")

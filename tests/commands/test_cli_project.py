@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
@@ -114,18 +113,6 @@ def test_an_empty_project_is_made_once_and_its_sample_row_is_sound(gddl: Gddl) -
     ]
 
 
-def test_machines_that_nobody_names_are_asked_for_by_their_options(gddl: Gddl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO())
-    answer = gddl("init", "--runner", "databricks")
-    assert answer.status == 2
-    assert "OPTION_INVALID" in answer.err
-    assert "--node-type TYPE, or --instance-pool ID" in answer.err
-    assert contents(Path()) == {}
-    monkeypatch.setattr(sys, "stdin", io.StringIO("i3.xlarge\n"))
-    assert gddl("init", "--runner", "databricks").status == 0
-    assert "i3.xlarge" in Path("metadata/gddl.yaml").read_text()
-
-
 def test_the_dag_files_are_those_of_this_project(gddl: Gddl) -> None:
     gddl("init", "sub")
     own = Path(__file__).parents[2] / "dags"
@@ -216,13 +203,12 @@ def test_check_looks_for_packages_that_rows_and_settings_need(gddl: Gddl, monkey
     row = "{table: a.b, keys: id, iceberg: true}"
     Path("metadata/tables/shop.yaml").write_text(f"tables:\n- {row}\n")
     assert gddl("check", "--json").checked["package pyiceberg"] == ("ok", "is installed")
-    modules = {"pyiceberg": "iceberg", "prometheus_client": "prometheus", "opentelemetry.sdk": "otel"}
+    modules = {"pyiceberg": "iceberg", "opentelemetry.sdk": "otel"}
     for module in modules:
         monkeypatch.setitem(sys.modules, module, None)
-    environ = {"GDDL_METRICS_FILE": "m.prom", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
-    answer = gddl("check", "--json", **environ)
+    answer = gddl("check", "--json", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:9")
     found = {name: finding for name, finding in answer.checked.items() if name.startswith("package ")}
-    assert [status for status, _ in found.values()] == ["failed"] * 3
+    assert [status for status, _ in found.values()] == ["failed"] * 2
     for (_, message), extra in zip(found.values(), modules.values(), strict=True):
         assert message.startswith("[PACKAGE_MISSING] ")
         assert f"pip install 'airflow-gddl[{extra}]'" in message

@@ -72,8 +72,9 @@ class Live:
 
     def onboard(self, *more: str, status: int = 0) -> str:
         """Standard output of the command."""
-        roots = ["--landing", str(self.folder / "landing"), "--lake", str(self.folder / "lake")]
-        given = ["onboard", "shop", "--connection", "SHOP_DB", "--metadata", str(self.metadata), *roots, *more]
+        self.metadata.mkdir(exist_ok=True)
+        (self.metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
+        given = ["onboard", "shop", "--connection", "SHOP_DB", "--metadata", str(self.metadata), *more]
         assert invoke(given, replace(real(), environ=self.environ)) == status
         return self.capsys.readouterr().out
 
@@ -277,7 +278,7 @@ def test_all_schemas_but_the_systems_own_are_read(live: Live) -> None:
 def test_the_command_writes_metadata_that_is_sound_and_a_second_one_nothing(live: Live) -> None:
     shown = live.onboard("--schema", "shop", status=1)
     assert "+  shop.users: [email]  # unique index users_email" in shown
-    assert not live.metadata.exists()
+    assert not (live.metadata / "tables").exists()
     live.onboard("--schema", "shop", "--write")
     catalog = load(live.metadata, {})
     assert catalog.problems == ()

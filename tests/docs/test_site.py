@@ -217,7 +217,7 @@ def test_words_that_users_search_for_find_a_page(word: str, page: str, site: Pat
 def test_pages_lead_on_and_have_tabs(site: Path) -> None:
     page = Elements(site / "monitoring.html")
     links = {attributes.get("aria-label") for tag, attributes in page.found if tag == "a"}
-    assert {"Previous: On call", "Next: Dashboards"} <= links
+    assert {"Previous: On call", "Next: Dashboard"} <= links
     tabs = [attributes for _, attributes in page.found if "md-tabs__link" in (attributes.get("class") or "")]
     assert len(tabs) > 5
     assert re.search(r"airflow-gddl \d+\.\d+", page.text)

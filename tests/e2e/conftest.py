@@ -61,10 +61,7 @@ def populate(site: Site) -> None:
     )
     site.rows("viewed", *views, source="viewed")
     own = "keys: [id], size: solo, schedule: null"
-    tells = (
-        "{table: tell.broken, keys: [id], size: solo}",
-        "{table: tell.late, keys: [id], size: solo, freshness: 5s}",
-    )
+    tells = ("{table: tell.broken, keys: [id], size: solo}",)
     site.rows("tell", *tells, source="tell")
     site.rows("wait", f"{{table: wait.a, {own}, depends_on: [wait.b]}}", f"{{table: wait.b, {own}}}", source="wait")
 

@@ -31,7 +31,7 @@ _OPTIONS = {
 }
 
 IS_3_0 = version("apache-airflow-core").startswith("3.0.")
-"""Airflow 3.0 has no deadlines, no place for pages in its menu, and keeps import errors of files without DAGs."""
+"""Airflow 3.0 has no place for pages in its menu, and keeps import errors of files without DAGs."""
 
 
 @dataclass

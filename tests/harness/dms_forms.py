@@ -18,20 +18,16 @@ class DmsForm:
     """What differs from the simulator's files.
 
     Attributes:
-        op_in_load: full loads have `Op`, too.
         sequence, time: names of the columns of order and commit time.
         ar_h: beside them `AR_H_CHANGE_SEQ` and `AR_H_OPERATION`.
         before_images: prefix of columns with what was before an update, here always null; None: none.
-        times: Arrow's type of the source's timestamps; None: as they are.
         segment: folder of the full load; empty: the table's own.
     """
 
-    op_in_load: bool = False
     sequence: str = "transact_seq"
     time: str = "dms_timestamp"
     ar_h: bool = False
     before_images: str | None = None
-    times: pa.DataType | None = None
     date_partition: DatePartition = "none"
     date_delimiter: DateDelimiter = "slash"
     segment: str = ""
@@ -42,7 +38,7 @@ def rewrite(root: Path, form: DmsForm) -> None:
     """Replace each parquet file below `root/<schema>/<table>/` by one of that form."""
     for path in sorted(root.rglob("*.parquet")):
         is_load = path.name.startswith("LOAD")
-        table = _columns(pq.read_table(path), form, is_load=is_load)
+        table = _columns(pq.read_table(path), form)
         path.unlink()
         target = _place(path, form, is_load=is_load)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -52,13 +48,9 @@ def rewrite(root: Path, form: DmsForm) -> None:
             target.unlink()
 
 
-def _columns(table: pa.Table, form: DmsForm, *, is_load: bool) -> pa.Table:
-    if is_load and form.op_in_load:
-        table = table.add_column(0, "Op", pa.array(["I"] * table.num_rows, pa.string()))
+def _columns(table: pa.Table, form: DmsForm) -> pa.Table:
     service = ("Op", "transact_seq", "dms_timestamp")
     own = [name for name in table.schema.names if name not in service]
-    if form.times is not None:
-        table = _cast(table, own, form.times)
     if form.ar_h:
         operations = table["Op"] if "Op" in table.schema.names else pa.nulls(table.num_rows, pa.string())
         table = table.append_column("AR_H_CHANGE_SEQ", table["transact_seq"]).append_column(
@@ -68,13 +60,6 @@ def _columns(table: pa.Table, form: DmsForm, *, is_load: bool) -> pa.Table:
         table = table.append_column(f"{form.before_images}{name}", pa.nulls(table.num_rows, table[name].type))
     names = {"transact_seq": form.sequence, "dms_timestamp": form.time}
     return table.rename_columns([names.get(name, name) for name in table.schema.names])
-
-
-def _cast(table: pa.Table, names: list[str], kind: pa.DataType) -> pa.Table:
-    for name in (name for name in names if pa.types.is_timestamp(table[name].type)):
-        values = table[name].cast(pa.timestamp("us")) if pa.types.is_string(kind) else table[name]
-        table = table.set_column(table.schema.get_field_index(name), name, values.cast(kind, safe=False))
-    return table
 
 
 def _place(path: Path, form: DmsForm, *, is_load: bool) -> Path:

@@ -1,4 +1,4 @@
-"""What a job's process leaves for those who watch: figures in a file, and lines of JSON with table, run and batch."""
+"""What a job's process tells those who watch: figures for a collector, and lines of JSON with table, run and batch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from airflow_gddl.contract.codec import to_json
 from tests.harness.lake import Lake, spec_of
 from tests.spark.children import job_child
+from tests.unit.test_dashboards import metrics_of, receiver
 
 
 def test_figures_and_logs_of_a_job(tmp_path: Path) -> None:
@@ -16,17 +17,21 @@ def test_figures_and_logs_of_a_job(tmp_path: Path) -> None:
     for spec in specs:
         lake.load(spec, 5)
         lake.change(spec, 1, [("U", 1, "x"), ("?", 2, "bad")])
-    figures = tmp_path / "gddl.prom"
-    env = {**os.environ, "GDDL_METRICS_FILE": str(figures), "GDDL_LOG_FORMAT": "json"}
-    with job_child(lake.job(specs, run_id="run-7"), env=env) as child:
-        ended = child.end()
+    with receiver() as (got, url):
+        env = {**os.environ, "OTEL_EXPORTER_OTLP_ENDPOINT": url, "GDDL_LOG_FORMAT": "json"}
+        with job_child(lake.job(specs, run_id="run-7"), env=env) as child:
+            ended = child.end()
     assert ended.status == 0, ended.err
-    text = figures.read_text()
+    found = {
+        (metric.name, attributes["table"]): point.as_double or point.as_int
+        for metric in metrics_of(got)
+        if metric.name in ("gddl.rows_read", "gddl.quarantined", "gddl.bytes_read")
+        for point in metric.sum.data_points
+        for attributes in [{pair.key: pair.value.string_value for pair in point.attributes}]
+    }
     for name in ("s.a", "s.b"):
-        assert f'gddl_rows_read_total{{table="{name}",tier="small"}} 7.0\n' in text
-        assert f'gddl_quarantined_total{{table="{name}",tier="small"}} 1.0\n' in text
         landed = sum(file.stat().st_size for file in (tmp_path / "landing" / "s" / name[2:]).iterdir())
-        assert f'gddl_bytes_read_total{{table="{name}",tier="small"}} {float(landed)}\n' in text
+        assert [found[f"gddl.{one}", name] for one in ("rows_read", "quarantined", "bytes_read")] == [7, 1, landed]
     lines = [json.loads(line) for line in ended.err.splitlines()]
     assert {line["run"] for line in lines} == {"run-7"}
     steps = {(line["table"], line["batch"], line["message"].split(",")[0]) for line in lines}

@@ -44,7 +44,6 @@ OF_AIRFLOW = (
 ROOMS = {
     "airflow_gddl.hooks.databricks": "airflow.providers.databricks",
     "airflow_gddl.operators.lineage": "airflow.providers.openlineage",
-    "spark_jobs.job.metrics_file": "prometheus_client",
     "spark_jobs.sources.capture.engine_process": "jpype",
 }
 """Modules that are loaded only where the package of their extra is."""

@@ -90,10 +90,9 @@ def on_workspace(ground: Ground) -> Iterator[tuple[CheckContext, Any]]:
     from devtools.fake_databricks.server import serving  # noqa: PLC0415 - as above
 
     own = {"wheel": "/Volumes/main/gddl/airflow_gddl.whl", "node_type": "i3.xlarge", "local_roots": True}
-    tasks = {f"GDDL_TIERS__{size}__TASKS": "one" for size in ("SMALL", "MEDIUM")}
     with serving([sys.executable, "-m", "spark_jobs.main"]) as server:
         login = {"DATABRICKS_HOST": server.workspace.url, "DATABRICKS_TOKEN": server.token}
-        with mock.patch.dict(os.environ, {**tasks, **login}):
+        with mock.patch.dict(os.environ, {"GDDL_WITHOUT_SPARK": "", **login}):
             for job in jobs_of({"small": TierSpec(tasks="one")}, DatabricksSettings(**own)).values():
                 server.workspace.create(job)
             settings = {**ground.settings, "runner": "databricks", "runners": {"databricks": own}, "tiers": {}}

@@ -57,7 +57,7 @@ def test_what_proves_a_feature_is_there() -> None:
 
 def test_every_command_is_shown_at_work() -> None:
     shown = "\n".join(block.text for block in marked() if block.language == "sh")
-    commands = ("onboard", "inspect", "validate", "run", "status", "verify", "errors list", "errors replay", "simulate")
+    commands = ("onboard", "validate", "run", "status", "verify", "errors list", "errors replay", "simulate")
     for command in (*commands, "demo"):
         assert f"gddl {command}" in shown
 

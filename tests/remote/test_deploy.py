@@ -16,7 +16,6 @@ from databricks.bundles.jobs import Job
 
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
-from airflow_gddl.runners.databricks.settings import project_settings
 from devtools.fake_databricks.server import FakeServer
 from tests.harness.lake import Lake, spec_of
 
@@ -222,11 +221,3 @@ def test_the_fake_is_a_command(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
     assert re.fullmatch(r"export DATABRICKS_HOST=http://127.0.0.1:\d+ DATABRICKS_TOKEN=[A-Za-z0-9_-]{40,}\n", line)
-
-
-@pytest.mark.parametrize("text", ["i3.xlarge", "12e3", "0123", "null", "a: [b", "i3\n  evil: 1", "1234 # x"])
-def test_machines_of_a_new_project_are_the_text_that_was_given(text: str) -> None:
-    for node_type, pool, name in ((text, None, "node_type"), (None, text, "instance_pool_id")):
-        written = yaml.safe_load(project_settings(node_type, pool))["runners"]["databricks"]
-        assert written.keys() == {"wheel", name}
-        assert written[name] == text

@@ -1,4 +1,4 @@
-"""Dashboards ask for metrics and labels that jobs send, and that the page lets a receiver take."""
+"""The dashboard asks for metrics and labels that jobs send, to where its page lets a collector listen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult,
 from airflow_gddl.metadata.files import read_yaml
 from spark_jobs.job.metrics import KINDS, METRICS, points_of
 from spark_jobs.job.telemetry import publish
-from tests.unit.pages import section
 from tests.unit.test_metrics import job
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,7 +26,7 @@ MAIN = {
     "gddl_last_run_failed", "gddl_lag_seconds", "gddl_runs", "gddl_rows_read", "gddl_bytes_read", "gddl_quarantined",
     "gddl_warnings", "gddl_seconds", "gddl_batches",
 }  # fmt: skip
-"""Each dashboard shows them."""
+"""The dashboard shows them."""
 RESULT = JobResult(
     table="s.t",
     status="succeeded",
@@ -52,7 +51,7 @@ def dotted(metric: str) -> str:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a dashboard asks for: a metric, and names of labels."""
+    """What the dashboard asks for: a metric, and names of labels."""
 
     metric: str
     labels: frozenset[str]
@@ -71,71 +70,13 @@ def of_grafana() -> Iterator[Asked]:
             yield Asked(metric, frozenset({name}))
 
 
-def of_datadog() -> Iterator[Asked]:
-    board = json.loads((DOCS / "datadog.json").read_text(encoding="utf-8"))
-    variables = {one["name"]: one["prefix"] for one in board["template_variables"]}
-    for widget in board["widgets"]:
-        for request in widget["definition"]["requests"]:
-            names = set()
-            for query in request["queries"]:
-                found = re.fullmatch(
-                    r"(sum|max):gddl\.(\w+)\{([^}]*)\}(?: by \{([^}]*)\})?(\.as_count\(\))?(\.fill\(last, \d+\))?",
-                    query["query"],
-                )
-                assert found is not None, query["query"]
-                metric, chosen = f"gddl_{found[2]}", {variables[name[1:]] for name in found[3].split(",")}
-                assert bool(found[5]) == (KINDS[metric] == "counter"), "a counter is a count, a gauge is not"
-                names.add(query["name"])
-                yield Asked(metric, frozenset(chosen | set((found[4] or "").split(",")) - {""}))
-            for formula in request["formulas"]:
-                assert set(re.findall(r"\b[a-z]\b", formula["formula"])) == names
-
-
-def of_cloudwatch() -> Iterator[Asked]:
-    """Of searches and queries; each names all dimensions of its metric, since one with others is another metric."""
-    board = json.loads((DOCS / "cloudwatch.json").read_text(encoding="utf-8"))
-    expressions = [row[0] for widget in board["widgets"] for row in widget["properties"]["metrics"]]
-    for expression in (one["expression"] for one in expressions):
-        if found := re.fullmatch(
-            r"SUM\(SEARCH\('\{gddl,([\w,]+)\} MetricName=\"gddl\.(\w+)\"', 'Maximum', \d+\)\)", expression
-        ):
-            yield Asked(f"gddl_{found[2]}", frozenset(found[1].split(",")))
-        elif found := re.fullmatch(
-            r'SELECT (SUM|MAX)\("gddl\.(\w+)"\) FROM SCHEMA\("gddl", ([^)]*)\)(?: GROUP BY "(\w+)")?'
-            r"(?: ORDER BY \1\(\) DESC LIMIT \d+)?",
-            expression,
-        ):
-            metric, dimensions = f"gddl_{found[2]}", set(re.findall(r'"(\w+)"', found[3]))
-            assert (found[1] == "SUM") == (KINDS[metric] == "counter")
-            assert found[4] is None or found[4] in dimensions
-            yield Asked(metric, frozenset(dimensions))
-        else:
-            ids = {one["id"] for one in expressions}
-            assert set(re.findall(r"\w+", expression)) <= ids, expression
-
-
-BOARDS = {"grafana": of_grafana, "datadog": of_datadog, "cloudwatch": of_cloudwatch}
-
-
-@pytest.mark.parametrize("name", BOARDS)
-def test_a_dashboard_asks_for_metrics_and_labels_that_exist(name: str) -> None:
-    asked, known = list(BOARDS[name]()), labels()
+def test_the_dashboard_asks_for_metrics_and_labels_that_exist() -> None:
+    asked, known = list(of_grafana()), labels()
     assert known.keys() == {metric.name for metric in METRICS}
     for one in asked:
         assert one.metric in known, one
         assert one.labels <= known[one.metric], one
-        assert name != "cloudwatch" or one.labels == known[one.metric], one
     assert {one.metric for one in asked} >= MAIN
-
-
-@pytest.mark.parametrize("name", BOARDS)
-def test_a_dashboard_has_a_panel_of_each_title_once(name: str) -> None:
-    """Those that a person finds in each of the systems."""
-    board = json.loads((DOCS / f"{name}.json").read_text(encoding="utf-8"))
-    panels = board["panels" if name == "grafana" else "widgets"]
-    titles = [one.get("definition", one.get("properties", one))["title"] for one in panels]
-    assert len(set(titles)) == len(titles) >= 12
-    assert {"Tables whose last run failed", "Runs by status", "Warnings by code", "Rows read by tier"} <= set(titles)
 
 
 @dataclass
@@ -173,20 +114,25 @@ def receiver() -> Iterator[tuple[Receiver, str]]:
         server.server_close()
 
 
-def sent(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
-    """What a job sends by OTLP with the variables of the page: metrics by name."""
+def metrics_of(got: Receiver) -> list[Any]:
+    """The metrics of one request."""
     messages = pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
-    with receiver() as (got, url):
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-        publish(job(), [RESULT], 1000.0)
     ((path, body),) = got.bodies
     assert path == "/v1/metrics"
     request = messages.ExportMetricsServiceRequest.FromString(body)
-    metrics = [m for r in request.resource_metrics for s in r.scope_metrics for m in s.metrics]
-    return {metric.name: metric for metric in metrics}
+    return [m for r in request.resource_metrics for s in r.scope_metrics for m in s.metrics]
 
 
-def test_a_receiver_gets_what_dashboards_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def sent(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
+    """What a job sends by OTLP with the variables of the page: metrics by name."""
+    pytest.importorskip("opentelemetry.proto.collector.metrics.v1.metrics_service_pb2")
+    with receiver() as (got, url):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        publish(job(), [RESULT], 1000.0)
+    return {metric.name: metric for metric in metrics_of(got)}
+
+
+def test_a_receiver_gets_each_metric_with_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     found, known = sent(monkeypatch), labels()
     assert found.keys() == {dotted(metric.name) for metric in METRICS}
     for metric, kind in KINDS.items():
@@ -198,28 +144,11 @@ def test_a_receiver_gets_what_dashboards_ask_for(monkeypatch: pytest.MonkeyPatch
             assert (values.aggregation_temporality, values.is_monotonic) == (1, True), "a delta"
 
 
-def test_the_collector_of_the_page_declares_each_metric_with_its_labels() -> None:
-    (text,) = re.findall(r"```yaml\n(receivers:.*?)```", section("dashboards.md", "CloudWatch"), re.DOTALL)
-    config: Mapping[str, Any] = read_yaml(text)
-    pipeline = config["service"]["pipelines"]["metrics"]
-    assert set(pipeline["receivers"]) <= config["receivers"].keys()
-    assert set(pipeline["exporters"]) <= config["exporters"].keys()
-    exporter = config["exporters"]["awsemf"]
-    assert (exporter["namespace"], exporter["dimension_rollup_option"]) == ("gddl", "NoDimensionRollup")
-    for metric, names in labels().items():
-        matching = [
-            one["dimensions"]
-            for one in exporter["metric_declarations"]
-            if any(re.search(selector, dotted(metric)) for selector in one["metric_name_selectors"])
-        ]
-        assert matching == [[sorted(names)]], metric
-
-
-@pytest.mark.parametrize("title", ["Datadog", "CloudWatch"])
-def test_jobs_send_to_where_the_page_lets_a_receiver_listen(title: str) -> None:
-    text = section("dashboards.md", title)
+def test_jobs_send_to_where_the_collector_of_the_page_listens() -> None:
+    text = (DOCS / "dashboards.md").read_text(encoding="utf-8")
     (endpoint,) = re.findall(r"OTEL_EXPORTER_OTLP_ENDPOINT=http://(\S+)", text)
     (config,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     read: Mapping[str, Any] = read_yaml(config)
-    receivers = read["otlp_config"]["receiver"] if title == "Datadog" else read["receivers"]["otlp"]
-    assert receivers["protocols"]["http"]["endpoint"] == endpoint
+    assert read["receivers"]["otlp"]["protocols"]["http"]["endpoint"] == endpoint
+    for part, names in read["service"]["pipelines"]["metrics"].items():
+        assert set(names) == read[part].keys()

@@ -74,7 +74,6 @@ def test_steps_after_a_database() -> None:
         "- Files are expected in:",
         "  s3://raw/cdc/sales/log/",
         "- gddl check --metadata meta        # folders, permissions, connections, versions",
-        "- gddl inspect --metadata meta      # once files are there: is the task set up well?",
         "- gddl run --metadata meta",
     ]
 
@@ -94,10 +93,9 @@ def test_steps_after_a_landing_folder_name_a_few_folders() -> None:
     many = [TableSpec(table=f"s.t{n}", keys=("id",)) for n in range(7)]
     lines = list(next_steps(many, "/landing", "metadata", from_database=False))
     assert lines[2:4] == ["- Files are expected in:", "  /landing/s/t0/"]
-    assert lines[-4:] == [
+    assert lines[-3:] == [
         "  and 2 more folders, /landing/SCHEMA/TABLE/",
         "- gddl check        # folders, permissions, connections, versions",
-        "- gddl inspect      # once files are there: is the task set up well?",
         "- gddl run",
     ]
     assert not any("DMS" in line for line in lines)
@@ -108,8 +106,9 @@ def test_an_empty_landing_folder_is_answered_with_where_files_lie(
 ) -> None:
     landing, metadata = tmp_path / "landing", tmp_path / "metadata"
     landing.mkdir()
-    roots = ("--landing", str(landing), "--lake", str(tmp_path / "lake"))
-    assert invoke(["onboard", "shop", *roots, "--metadata", str(metadata)], real()) == 2
+    metadata.mkdir()
+    (metadata / "gddl.yaml").write_text("landing: ../landing\nlake: ../lake\n")
+    assert invoke(["onboard", "shop", "--metadata", str(metadata)], real()) == 2
     assert " ".join(capsys.readouterr().err.split()) == (
         f"[ONBOARD_NOTHING_FOUND] no table has files of AWS DMS there ({landing}). Remedy: check landing, --schema and "
         "--table; files lie in <landing>/<schema>/<table>/, named as DMS names them; for files of another service, "

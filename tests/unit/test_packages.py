@@ -19,7 +19,6 @@ from airflow_gddl.stores.lake_files import check_roots
 from devtools.install import translated
 from spark_jobs.catalogs import glue_catalog, iceberg_catalog
 from spark_jobs.catalogs.catalog_port import CatalogError
-from spark_jobs.job import telemetry
 
 
 @pytest.mark.parametrize(
@@ -101,14 +100,6 @@ def test_glue_without_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CatalogError, match=r"needs the package boto3.*airflow-gddl\[glue\]") as caught:
         glue_catalog.client_of(CatalogSpec(kind="glue", region="eu-west-1"))
     assert caught.value.code == "PACKAGE_MISSING"
-
-
-def test_metrics_without_their_library(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with telemetry._errors_logged("prometheus"):
-        importlib.import_module("prometheus_client")
-    assert "[PACKAGE_MISSING] a job that publishes metrics needs the package prometheus-client" in caplog.text
-    assert "pip install 'airflow-gddl[prometheus]'" in caplog.text
 
 
 @pytest.mark.parametrize(

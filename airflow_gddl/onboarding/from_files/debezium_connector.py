@@ -89,7 +89,7 @@ def _transform(config: Mapping[str, Any], at: str, notices: list[Notice]) -> dic
     if kind == "ExtractNewRecordState":
         return _flattened(config, at, notices)
     if kind not in ("RegexRouter", "ByLogicalTableRouter"):
-        way_out = "leave it out, or check with `gddl inspect` that files still have whole events"
+        way_out = "leave it out, or see that files still have whole events"
         notices.append(not_carried(at, f"the transform {kind}", way_out))
     return {}
 

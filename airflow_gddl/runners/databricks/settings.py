@@ -7,9 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-import yaml
-
-from airflow_gddl import __version__
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented
@@ -200,7 +197,6 @@ RUNNER = RunnerDescriptor(
     install="airflow-gddl[databricks]",
     deploy="airflow_gddl.runners.databricks.jobs:render",
     bundle="airflow_gddl.runners.databricks.job_files:JOB_FILES",
-    project="airflow_gddl.runners.databricks.settings:project_settings",
 )
 
 
@@ -219,26 +215,3 @@ def serverless_warning(tiers: Iterable[str], settings: DatabricksSettings, roots
         "`gddl check` tries it by a run there. Safer: no serverless, with node_type and instance_profile; "
         f"see {documented('platforms/databricks.md')}"
     )
-
-
-def project_settings(node_type: str | None, instance_pool: str | None) -> str:
-    """`gddl.yaml` of a new project whose jobs run on Databricks.
-
-    Args:
-        node_type, instance_pool: exactly one is given.
-    """
-    named = {"node_type": node_type} if node_type else {"instance_pool_id": instance_pool}
-    machines = yaml.safe_dump(named, width=10**6, allow_unicode=True).strip()  # quoted where it is no plain text
-    return f"""\
-# yaml-language-server: $schema=schema/gddl.json
-# GDDL_LANDING and GDDL_LAKE override the roots, so that one project serves development and production.
-landing: s3://company-landing/dms
-lake: s3://company-lake/gddl
-runner: databricks
-runners:
-  databricks:
-    wheel: /Volumes/main/gddl/airflow_gddl-{__version__}-py3-none-any.whl
-    {machines}
-    # Its role reads landing and writes lake.
-    # instance_profile: arn:aws:iam::123456789012:instance-profile/gddl
-"""

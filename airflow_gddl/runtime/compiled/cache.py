@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from binascii import crc32
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,6 @@ class CompiledSettings:
         refresh_seconds: minimum interval between listings of a remote folder.
         time_limit: seconds that all reads of a call may take together.
         settle_seconds: a younger file may be incomplete; with good compiled metadata, rebuilding waits.
-        copy: lake that also stores the last good copy; empty: only the cache does.
-        copy_environ: environment for that lake.
         lake_environ: returns the environment for the metadata's lake, by its path and the Airflow connection that the
             metadata names; None: `environ`.
     """
@@ -49,8 +47,6 @@ class CompiledSettings:
     refresh_seconds: float = 30.0
     time_limit: float = 60.0
     settle_seconds: float = 1.0
-    copy: str = ""
-    copy_environ: Mapping[str, str] = field(default_factory=dict)
     lake_environ: Callable[[str, str], Mapping[str, str]] | None = None
 
     def reaching(self, path: str, aws_conn_id: str | None) -> Mapping[str, str]:
@@ -150,13 +146,6 @@ class Cache:
     def write_state(self, state: State, generation: Path | None) -> None:
         data = {**plain(state), "generation": generation.name if generation else "", "metadata": self.metadata}
         _replace(self.folder / _STATE, data)
-
-    def restore(self, files: Mapping[str, str]) -> Path:
-        """Restore a generation from files by name."""
-        generation = self.new()
-        for name, text in files.items():
-            (generation / name).write_text(text, encoding="utf-8")
-        return generation
 
     def new(self) -> Path:
         """An empty generation; it is not read before the state names it."""

@@ -28,7 +28,6 @@ from airflow_gddl.stores import open_store
 if TYPE_CHECKING:
     from airflow_gddl.metadata.folder import Folder
     from airflow_gddl.metadata.looks import StoredRows
-    from airflow_gddl.runtime.compiled.copies import Copies
     from airflow_gddl.runtime.compiled.documents import Compiled
     from airflow_gddl.topology.placement import Placement
 
@@ -208,18 +207,18 @@ class Keeper:
         if state is not None and not afresh and self._is_fresh_enough(state, generation):
             return state, generation
         try:
-            signature = self._read_metadata(lambda: sign(self.settings.metadata, self.settings.environ), generation)
+            signature = self._read_metadata(lambda: sign(self.settings.metadata, self.settings.environ))
         except (GddlError, OSError) as error:
-            return self._unreadable(state, generation, error)
+            return self._stale(state, generation, "", error)
         if state is not None and not afresh and self._may_stay(state, generation, signature):
             state = self._seen(state, generation, signature)
             if not self._placement_moved(state, generation):
                 return state, generation
             outdated = state.placement_tag
         try:
-            folder = self._read_metadata(self._files, generation)
+            folder = self._read_metadata(self._files)
         except (GddlError, OSError) as error:
-            return self._unreadable(state, generation, error)
+            return self._stale(state, generation, "", error)
         with self.cache.building(wait=generation is None or afresh) as mine:
             if not mine and state is not None:
                 return state, generation
@@ -231,10 +230,8 @@ class Keeper:
 
         return read_ahead(open_folder(self.settings.metadata, self.settings.environ))
 
-    def _read_metadata(self, read: Callable[[], T], generation: Path | None) -> T:
-        """Without a generation, half of the time is left for the copy."""
-        most = self.settings.time_limit / (2 if generation is None and self.settings.copy else 1)
-        return self.reads.call(read, self.settings.metadata, self.settings.environ, most=most)
+    def _read_metadata(self, read: Callable[[], T]) -> T:
+        return self.reads.call(read, self.settings.metadata, self.settings.environ)
 
     def _is_fresh_enough(self, state: State, generation: Path | None) -> bool:
         """Whether a remote folder is due for a check; a clock that was set back makes it due."""
@@ -301,7 +298,7 @@ class Keeper:
         except MetadataError as error:
             return self._stale(state, generation, signature.text, error)
         except (GddlError, OSError) as error:
-            return self._unreadable(state, generation, error)
+            return self._stale(state, generation, "", error)
         made = self._add(compiled)
         state = State(
             signature=signature.text,
@@ -319,47 +316,12 @@ class Keeper:
         )
         self.cache.write_state(state, made)
         self.cache.clean(made)
-        self._keep_copy(state, made)
         return state, made
 
     def _add(self, compiled: Compiled) -> Path:
         from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - of a compilation alone
 
         return documents.add(self.cache, compiled)
-
-    def _keep_copy(self, state: State, generation: Path) -> None:
-        """Copy to the lake; errors are logged, since this machine has its own copy."""
-        copies = self._copies
-        if copies is None:
-            return
-        try:
-            keep = partial(copies.keep, state.signature, state.built_at, generation)
-            self.reads.call(keep, copies.folder, copies.environ)
-        except (GddlError, OSError) as error:
-            _LOG.warning("the metadata's copy could not be written to %s: %s", self.settings.copy, error)
-
-    @property
-    def _copies(self) -> Copies | None:
-        if not self.settings.copy:
-            return None
-        from airflow_gddl.runtime.compiled.copies import Copies  # noqa: PLC0415 - of new and of lost ones alone
-
-        settings = self.settings
-        return Copies(settings.copy, settings.metadata, settings.copy_environ)
-
-    def _unreadable(self, state: State | None, generation: Path | None, error: Exception) -> tuple[State, Path | None]:
-        """Fallback while the metadata does not respond: this machine's compiled metadata, else the copy in the lake."""
-        copies = None if generation is not None else self._copies
-        if copies is not None:
-            try:
-                metadata_copy = self.reads.call(copies.newest, copies.folder, copies.environ)
-            except (GddlError, OSError) as other:
-                _LOG.warning("the metadata's copy could not be read from %s: %s", self.settings.copy, other)
-                metadata_copy = None
-            if metadata_copy is not None:
-                generation = self.cache.restore(metadata_copy.files)
-                state = State(signature="", built_at=metadata_copy.built_at)
-        return self._stale(state, generation, "", error)
 
     def _stale(
         self, state: State | None, generation: Path | None, tried: str, error: Exception
