@@ -199,8 +199,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "the list of runners, so that one whose room is missing says so": {
         "airflow_gddl/runners/descriptor.py": "databricks emr_serverless glue",
     },
-    "help of an option that only this runner has": {
-    },
     "the platform that a job finds itself on, whoever started it": {
         "spark_jobs/spark/cluster_check.py": "databricks",
         "spark_jobs/spark/session_settings.py": "databricks",
