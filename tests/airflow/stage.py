@@ -12,7 +12,6 @@ import pytest
 
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.dags.factory import AGAIN
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.stores import open_store
@@ -35,6 +34,8 @@ class Stage:
         self.monkeypatch.setenv("GDDL_METADATA", str(self.metadata))
         self.monkeypatch.setenv("FAKE_JOB", str(self.root / "orders.json"))
         self.monkeypatch.setenv("AIRFLOW__GDDL__CACHE_DIR", str(self.root / "cache"))
+        from airflow_gddl.dags.factory import AGAIN  # noqa: PLC0415 - Airflow reads its configuration when it is imported
+
         self.monkeypatch.setitem(AGAIN, "retries", 0)
         # What jobs and pipelines do is seen best in the fewest tasks; the other views have tests of their own.
         self.monkeypatch.setenv("GDDL_DEFAULTS__AIRFLOW", "pack")
