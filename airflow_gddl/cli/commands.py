@@ -139,11 +139,8 @@ COMMANDS: Mapping[str, Command] = {
         "gddl resync --table shop.orders --source-connection CRM_DB",
         "repair.md#rebuild-reload-or-resync",
     ),
-    "sweep": Command(
-        "airflow_gddl.cli.maintenance:sweep_app", REPAIR, "gddl sweep release --table shop.orders", "cli.md"
-    ),
-    "truncate": Command(
-        "airflow_gddl.cli.maintenance:truncate_app", REPAIR, "gddl truncate release --table shop.orders", "cli.md"
+    "release": Command(
+        "airflow_gddl.cli.maintenance:release", REPAIR, "gddl release sweep --table shop.orders", "cli.md"
     ),
     "as-of": Command(
         "airflow_gddl.as_of.commands:app",

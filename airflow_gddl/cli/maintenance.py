@@ -1,19 +1,19 @@
-"""`gddl maintain`, `gddl sweep release` and `gddl erase`: what is done to stored tables."""
+"""`gddl maintain`, `gddl release` and `gddl erase`: what is done to stored tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
 import typer
 
 from airflow_gddl.cli import context, job, options
-from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.job import Request, ask, carry_out, each, show_counts
 from airflow_gddl.cli.options import read_key
 from airflow_gddl.cli.screen import Screen, count
-from airflow_gddl.contract.actions import Erase, Explain, Maintain, SweepRelease, TruncateRelease
+from airflow_gddl.contract.actions import Erase, Explain, Maintain, Release
 from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult
 from airflow_gddl.contract.spec import JobOptions
 
@@ -45,31 +45,45 @@ def _counts(result: JobResult) -> list[str]:
     return [count(joined), *(count(details.get(name)) for name in MAINTENANCE_COUNTS)]
 
 
-sweep_app = Group("Rows that a reload lacks: release them to be removed.")
+class Held(StrEnum):
+    """See `Release.held`."""
+
+    SWEEP = "sweep"
+    TRUNCATE = "truncate"
 
 
-@sweep_app.callback()
-def sweep() -> None:
-    """Rows that a reload lacks: release them to be removed."""
+_ASKED = {
+    Held.SWEEP: "Remove the rows of {} that the newest full load lacks?",
+    Held.TRUNCATE: "Delete the rows of {} that were there before the truncate of its source?",
+}
+_UNHELD = {
+    Held.SWEEP: "no rows are held, nothing was removed",
+    Held.TRUNCATE: "no truncate is held, nothing was deleted",
+}
 
 
-@sweep_app.command()
-def release(
+def release(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     *,
+    held: Annotated[
+        Held,
+        typer.Argument(
+            help="sweep: rows that the newest full load lacks (SWEEP_HELD), whatever their share; confirms that the "
+            "load is complete. truncate: rows before a truncate of the source's table (TRUNCATE_HELD).",
+        ),
+    ],
     table: options.NamedTables,
     yes: options.Yes = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    """Remove the rows that the newest full load lacks, regardless of their share; confirms that the load is
-    complete."""
+    """Remove rows whose removal is held, then load the files that wait for it."""
     cli = context.of(ctx)
-    ask(f"Remove the rows of {', '.join(table)} that the newest full load lacks?", yes=yes)
-    job_options = JobOptions(action=SweepRelease(), wait_seconds=wait)
+    ask(_ASKED[held].format(", ".join(table)), yes=yes)
+    job_options = JobOptions(action=Release(held=held.value), wait_seconds=wait)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
-    carry_out(cli, request, partial(show_releases, unheld="no rows are held, nothing was removed"))
+    carry_out(cli, request, partial(show_releases, unheld=_UNHELD[held]))
 
 
 def show_releases(screen: Screen, results: Sequence[JobResult], *, unheld: str) -> None:
@@ -78,33 +92,6 @@ def show_releases(screen: Screen, results: Sequence[JobResult], *, unheld: str) 
     for result in results:
         if result.status == "skipped":
             screen.say(f"{result.table}: {unheld}", "yellow")
-
-
-truncate_app = Group("Truncates of source tables that are held: release them to be applied.")
-
-
-@truncate_app.callback()
-def truncate() -> None:
-    """Truncates of source tables that are held: release them to be applied."""
-
-
-@truncate_app.command("release")
-def release_truncate(
-    ctx: typer.Context,
-    *,
-    table: options.NamedTables,
-    yes: options.Yes = False,
-    metadata: options.Metadata = "metadata",
-    json: options.Json = False,
-    wait: options.Wait = 0.0,
-) -> None:
-    """Apply the truncate that holds a table's files (TRUNCATE_HELD): rows before it are deleted. Then load the files
-    after it."""
-    cli = context.of(ctx)
-    ask(f"Delete the rows of {', '.join(table)} that were there before the truncate of its source?", yes=yes)
-    job_options = JobOptions(action=TruncateRelease(), wait_seconds=wait)
-    shown = partial(show_releases, unheld="no truncate is held, nothing was deleted")
-    carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json), shown)
 
 
 def erase(  # noqa: PLR0913 - typer reads each option of the command from one parameter

@@ -230,17 +230,12 @@ class ErrorsDismiss(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepRelease(Asked):
-    """Remove the rows that a suspicious sweep holds back."""
+class Release(Asked):
+    """Carry out a removal of rows that is held back."""
 
-    name: Literal["sweep_release"] = _named("sweep_release")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TruncateRelease(Asked):
-    """Carry out the truncates that are held back."""
-
-    name: Literal["truncate_release"] = _named("truncate_release")
+    name: Literal["release"] = _named("release")
+    held: Literal["sweep", "truncate"]
+    """`sweep`: of rows that the newest full load or snapshot lacks; `truncate`: of rows before truncates."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,7 +330,7 @@ Keyed = Erase | Explain | ResyncRows
 """Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
-    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | SchemaApply
+    | ErrorsList | ErrorsReplay | ErrorsDismiss | Release | Maintain | SchemaApply
     | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from airflow_gddl.contract.actions import Action, Load, Plan, Rebuild, Reload, Resync, Run, Sourced, Trying
+from airflow_gddl.contract.actions import Action, Load, Plan, Rebuild, Release, Reload, Resync, Run, Sourced, Trying
 from airflow_gddl.contract.basics import CONTRACT_VERSION, STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import CatalogSpec
@@ -232,6 +232,10 @@ class JobOptions:
     def source_connection(self) -> str:
         """Name of the connection to the source, instead of the row's; empty: the action names none."""
         return self.action.source_connection if isinstance(self.action, Sourced) else ""
+
+    def releases(self, held: Literal["sweep", "truncate"]) -> bool:
+        """Whether a user has released this kind of removal."""
+        return isinstance(self.action, Release) and self.action.held == held
 
     def asked(self, kind: type[A]) -> A:
         """The action, for the code that carries it out.

@@ -313,7 +313,7 @@ class TableSpec:
     expressions: Mapping[str, Term] = field(default_factory=dict)
     """Trees of the row's expressions, by their text. Resolved, never written."""
     truncate: TruncatePolicy = "hold"
-    """A truncate of the source's table: `apply` it, `hold` it and all later files until `gddl truncate release`, or
+    """A truncate of the source's table: `apply` it, `hold` it and all later files until `gddl release truncate`, or
     `report` it and keep the rows."""
     sub_microseconds: SubMicrosecondPolicy = "truncate"
     """Times with digits past the microsecond: `truncate` or `round` them, or `quarantine` the row."""
@@ -367,7 +367,7 @@ class TableSpec:
     sweep_after: str = "1h"
     """A partial reload is complete after this time without another load file; `0s`: immediately."""
     sweep_limit: float = 0.34
-    """Largest share of its rows, 0 to 1, that a reload may remove from the replica without `gddl sweep release`."""
+    """Largest share of its rows, 0 to 1, that a reload may remove from the replica without `gddl release sweep`."""
 
     @property
     def cadence(self) -> str | Mapping[str, tuple[str, ...]] | None:

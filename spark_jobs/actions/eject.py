@@ -60,7 +60,7 @@ def _reasons_against(
         yield "a run or a load has not ended", first
     if state.held is not None or state.held_truncate is not None:
         table = run.spec.table
-        released = f"`gddl sweep release --table {table}`, `gddl truncate release --table {table}`"
+        released = f"`gddl release sweep --table {table}`, `gddl release truncate --table {table}`"
         yield "a reload or a truncate waits for a decision", f"release it: {released}"
     if again := sorted(_written_again(run, ledger)):
         yield f"files were written again, e.g. {again[0]}", first

@@ -225,7 +225,7 @@ def lacking(held: HeldSweep) -> str:
 def release(table: str) -> str:
     """The ways out of a sweep that is held."""
     return (
-        f"if the rows are gone at the source, `gddl sweep release --table {table}` removes them; else let the CDC "
+        f"if the rows are gone at the source, `gddl release sweep --table {table}` removes them; else let the CDC "
         "service load the table again"
     )
 
@@ -233,7 +233,7 @@ def release(table: str) -> str:
 def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
-        message = f"{lacking(state.held)}; they stay until `gddl sweep release --table {table}`"
+        message = f"{lacking(state.held)}; they stay until `gddl release sweep --table {table}`"
         return (RunWarning(code="SWEEP_HELD", message=message, count=state.held.rows),)
     if standing != "pending":
         return ()
@@ -248,7 +248,7 @@ def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Dis
         message = (
             f"not all rows of the snapshot at {run.position} of the source's log have come: rows from before it stay "
             "until they have. If it was broken off, let the connector take a new one; if all of it is there, "
-            f"`gddl sweep release --table {table}` removes the rows that it lacks"
+            f"`gddl release sweep --table {table}` removes the rows that it lacks"
         )
         return (RunWarning(code="SNAPSHOT_INCOMPLETE", message=message, sample=discovery.unreadable_changes[:SAMPLE]),)
     message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
@@ -262,8 +262,8 @@ def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning,
         return ()
     path, table = discovery.held[0].path, spec.table
     message = (
-        f"{path} has a truncate of the source's table; it and all files after it wait: `gddl truncate "
-        f"release --table {table}` deletes the rows before the truncate, `truncate: report` in the "
+        f"{path} has a truncate of the source's table; it and all files after it wait: `gddl release "
+        f"truncate --table {table}` deletes the rows before the truncate, `truncate: report` in the "
         "metadata row keeps them"
     )
     if spec.truncate != "hold":

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from airflow_gddl.contract.actions import ErrorsReplay, Load, SweepRelease, TruncateRelease
+from airflow_gddl.contract.actions import ErrorsReplay, Load
 from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.sources import source_of
@@ -155,12 +155,12 @@ def replays_first_load(run: TableRun, ledger: Ledger) -> bool:
 
 def releases(run: TableRun) -> bool:
     """Whether a user has released the sweep of rows that the newest full load lacks; a snapshot is no full load."""
-    return isinstance(run.job.options.action, SweepRelease) and run.spec.mode == "changes"
+    return run.job.options.releases("sweep") and run.spec.mode == "changes"
 
 
 def releases_truncates(run: TableRun) -> bool:
     """Whether a user has released the truncates of the file that is held."""
-    return isinstance(run.job.options.action, TruncateRelease)
+    return run.job.options.releases("truncate")
 
 
 def to_release(discovery: Discovery, state: TableState) -> tuple[tuple[PlannedFile, ...], bool]:

@@ -84,7 +84,7 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
 
 _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
-_PLAIN = ("run", "errors_replay", "sweep_release", "truncate_release")
+_PLAIN = ("run", "errors_replay", "release")
 """Loads that go on with an unfinished rebuild or reload of an earlier run, and else take what has landed."""
 _NO_SPARK = ("NEEDS_SPARK", "JAVA_MISSING", "JAVA_TOO_OLD", "DELTA_MISSING", "PACKAGE_MISSING", "S3A_MISSING")
 

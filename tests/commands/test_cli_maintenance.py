@@ -195,7 +195,7 @@ def test_a_key_file_that_cannot_be_read_is_refused_with_the_reason(shop: Shop) -
 
 
 def test_a_release_says_that_nothing_was_held(shop: Shop) -> None:
-    answer = shop.gddl("sweep", "release", "--table", "sales.orders", results={"sales.orders": {"status": "skipped"}})
+    answer = shop.gddl("release", "sweep", "--table", "sales.orders", results={"sales.orders": {"status": "skipped"}})
     assert (answer.status, answer.out.splitlines()[-2:]) == (
         0,
         ["1 table: 1 skipped; 0 rows read", "sales.orders: no rows are held, nothing was removed"],
@@ -205,7 +205,7 @@ def test_a_release_says_that_nothing_was_held(shop: Shop) -> None:
 @pytest.mark.parametrize(("of", "code"), [("sweep", "SWEEP_HELD"), ("truncate", "TRUNCATE_HELD")])
 def test_a_released_table_needs_no_attention(of: str, code: str, shop: Shop) -> None:
     warning = {"code": code, "message": "held"}
-    for started, command, warnings in (("08", ("run",), [warning]), ("09", (of, "release"), [])):
+    for started, command, warnings in (("08", ("run",), [warning]), ("09", ("release", of), [])):
         moment = f"2024-01-01T{started}:00:00.000000+00:00"
         result = {"status": "succeeded", "run_id": started, "started_at": moment, "warnings": warnings}
         shop.gddl(*command, "--table", "sales.orders", results={"sales.orders": result})
@@ -221,7 +221,7 @@ class Terminal(io.StringIO):
 
 ASKING = [
     (("erase", "--table", "sales.orders", "--key", "id=5"), "Erase one key (id) from all tables of sales.orders"),
-    (("sweep", "release", "--table", "sales.orders"), "Remove the rows of sales.orders that"),
+    (("release", "sweep", "--table", "sales.orders"), "Remove the rows of sales.orders that"),
     (("rebuild", "--all"), "Rebuild all tables?"),
     (("run", "--full-refresh", "--all"), "Rebuild all tables?"),
 ]

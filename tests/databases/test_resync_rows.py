@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import Erase, Rebuild, Reload, ResyncRows, TruncateRelease, Verify
+from airflow_gddl.contract.actions import Erase, Rebuild, Release, Reload, ResyncRows, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import LOGGED, NAME, done, rows_of, run
@@ -401,7 +401,7 @@ def test_rows_behind_a_truncate_that_is_held_wait_for_it(service: Service) -> No
     unseen(source, "UPDATE s.t SET v = 'other' WHERE id = 1")
     found = resync(lake, source, 1)
     assert [w.count for w in found.warnings if w.code == "RESYNC_WAITS"] == [1]
-    done(lake, source, SPEC, JobOptions(action=TruncateRelease()))
+    done(lake, source, SPEC, JobOptions(action=Release(held="truncate")))
     assert lake.replica(SPEC)[1] == "other"
 
 

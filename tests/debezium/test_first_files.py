@@ -26,7 +26,7 @@ def test_a_first_file_with_a_truncate_alone_waits_for_rows(policy: str, engine: 
         assert (result.status, warnings_of(result), result.warnings[0].count) == ("skipped", ["TRUNCATE_HELD"], 1)
     assert ("release" in result.warnings[0].message) == (policy == "hold")
     topic.land(text(row("c", 1, 150), row("c", 2, 130)))
-    done = topic.run(action="truncate_release" if policy == "hold" else "run")
+    done = topic.run(action="release", held="truncate" if policy == "hold" else "run")
     assert warnings_of(done) == ["TRUNCATE_IGNORED" if policy == "report" else "TRUNCATE_APPLIED"]
     assert replica(topic) == ({1: "c150", 2: "c130"} if policy == "report" else {1: "c150"})
     topic.land(text(row("c", 3, 135), row("c", 4, 160)))

@@ -216,7 +216,7 @@ def test_sweep_limit_holds(engine: LocalPort, tmp_path: Path) -> None:
     topic.land(text(*snapshot(200, range(1, 6))))
     assert warnings_of(topic.run()) == ["SWEEP_HELD"]
     assert ids(topic) == [1, 2, 3, 4, 5, 6, 7]
-    topic.run(action="sweep_release")
+    topic.run(action="release", held="sweep")
     assert ids(topic) == [1, 2, 3, 4, 5]
 
 
@@ -225,7 +225,7 @@ def test_release_of_an_interrupted_snapshot(engine: LocalPort, tmp_path: Path) -
     topic = filled(engine, tmp_path)
     topic.land(text(*snapshot(200, [1, 2], ends=False)))
     topic.run()
-    topic.run(action="sweep_release")
+    topic.run(action="release", held="sweep")
     assert ids(topic) == [1, 2]
 
 

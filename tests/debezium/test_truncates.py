@@ -105,12 +105,12 @@ def test_a_held_truncate_is_applied_when_it_is_released(engine: LocalPort, tmp_p
     again = topic.run()
     assert (again.status, warnings_of(again), again.warnings[0].count) == ("skipped", ["TRUNCATE_HELD"], 3)
     assert again.rows_read == 0
-    released = topic.run(action="truncate_release")
+    released = topic.run(action="release", held="truncate")
     assert warnings_of(released) == ["TRUNCATE_APPLIED", "TRUNCATE_HELD"], "the next one waits for its own release"
     assert replica(topic) == {2: "c150", 5: "c160"}
-    topic.run(action="truncate_release")
+    topic.run(action="release", held="truncate")
     assert replica(topic) == {}
-    done = topic.run(action="truncate_release")
+    done = topic.run(action="release", held="truncate")
     assert (done.status, warnings_of(done)) == ("skipped", [])
     assert is_equal(topic)
 
@@ -140,7 +140,7 @@ def test_held_in_a_file_that_a_replay_has_read(
     held = topic.run()
     assert (warnings_of(held), held.warnings[0].count) == (["TRUNCATE_HELD"], 2)
     assert replica(topic) == {1: "c100", 2: "c110", 5: "c160"}
-    assert warnings_of(topic.run(action="truncate_release")) == ["TRUNCATE_APPLIED"]
+    assert warnings_of(topic.run(action="release", held="truncate")) == ["TRUNCATE_APPLIED"]
     assert topic.run().status == "skipped"
     assert replica(topic) == {2: "c150", 5: "c160", 6: "c170"}
     assert topic.run(action="errors_list").details["unresolved"] == 0
@@ -153,7 +153,7 @@ def test_first_load_is_held(engine: LocalPort, tmp_path: Path) -> None:
     for _ in range(2):
         held = topic.run()
         assert (held.status, warnings_of(held)) == ("skipped", ["TRUNCATE_HELD"])
-    topic.run(action="truncate_release")
+    topic.run(action="release", held="truncate")
     assert replica(topic) == {2: "c150"}
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.table_runs import TableRecord, merged, seconds_of
 from airflow_gddl.runtime.state.table_status import Knowledge, TablePoll, TableStatus, judge
 from airflow_gddl.topology.table_row import TableRow
@@ -80,9 +80,10 @@ def export(root: Path) -> Table:
     return exports.lake, exports.spec
 
 
-HOLDS: dict[Callable[[Path], Table], str] = {
-    truncate: "truncate_release", sweep: "sweep_release", sweep_without_keys: "sweep_release", export: "sweep_release",
-    unreadable: "errors_dismiss",
+_SWEEP = options_of("release", held="sweep")
+HOLDS: dict[Callable[[Path], Table], JobOptions] = {
+    truncate: options_of("release", held="truncate"), sweep: _SWEEP, sweep_without_keys: _SWEEP, export: _SWEEP,
+    unreadable: options_of("errors_dismiss", codes=("FILE_UNREADABLE",), reason="sent again"),
 }  # fmt: skip
 """What brings a table with something that is held, to the action that ends it."""
 
@@ -111,10 +112,7 @@ def test_what_has_landed_and_is_not_applied_is_late(hold: Callable[[Path], Table
         assert (found.late, found.state) == (True, "late")
         assert found.as_of == since
         assert found.attention
-    ended = options_of(
-        HOLDS[hold], **({"codes": ("FILE_UNREADABLE",), "reason": "sent again"} if hold is unreadable else {})
-    )
-    lake.done(spec, ended)
+    lake.done(spec, HOLDS[hold])
     freed = lake.done(spec)
     assert freed.freshness.waiting_since is None
     assert not status(after(record, freed)).late

@@ -174,6 +174,6 @@ def test_much_smaller_load_is_held_and_equal_to_nothing(engine: LocalPort, tmp_p
     verified = table.lake.result(KEYLESS, options_of("verify"))
     assert verified.error is not None
     assert (verified.status, verified.details["verdict"], verified.error.code) == ("failed", "held", "SWEEP_HELD")
-    assert "gddl sweep release --table s.t" in verified.error.message
-    table.run("sweep_release")
+    assert "gddl release sweep --table s.t" in verified.error.message
+    table.run("release", held="sweep")
     table.is_right()

@@ -338,10 +338,10 @@ PLAYED: dict[str, Play] = {
     "FIRST_LOAD_UNREADABLE": Play(
         arrange=unreadable_load, command="gddl errors dismiss", rows=LOADED, then=("LOAD_INCOMPLETE",)
     ),
-    "SWEEP_HELD": Play(arrange=smaller_load, command="gddl sweep release", rows={0: "load 0"}),
+    "SWEEP_HELD": Play(arrange=smaller_load, command="gddl release sweep", rows={0: "load 0"}),
     "TRUNCATE_HELD": Play(
         arrange=lambda shop: (shop.write_row(truncate="hold"), truncated(shop)),
-        command="gddl truncate release", rows={7: "new"},
+        command="gddl release truncate", rows={7: "new"},
     ),
     "TRUNCATE_IGNORED": Play(
         arrange=lambda shop: (shop.write_row(truncate="report"), truncated(shop)),
@@ -518,7 +518,7 @@ PARSED_ALONE = {
 }
 """Codes whose remedy's command is only known to be one that `gddl` takes (`unit/test_remedies.py`)."""
 CHANGING = re.compile(
-    r"`gddl (?:rebuild|reload|resync|sweep release|truncate release|errors replay|errors dismiss|load|move|adopt|erase"
+    r"`gddl (?:rebuild|reload|resync|release sweep|release truncate|errors replay|errors dismiss|load|move|adopt|erase"
     r"|as-of drop|schema|maintain|catalog sync)\b"
 )
 """Commands that change something."""

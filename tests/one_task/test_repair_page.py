@@ -152,11 +152,11 @@ def test_each_repair_of_the_page_leads_to_the_source_again(situation: str, engin
     PLAYED[situation][1](Lake(tmp_path, port=engine))
 
 
-REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|sweep release|errors replay|errors dismiss)")
+REPAIRS = re.compile(r"gddl (?:rebuild|reload|resync|release sweep|errors replay|errors dismiss)")
 REFERENCE = ("cli.md", "codes.md", "design.md", "index.md", "metadata.md", "semantics.md")
 """Pages that describe commands and codes one by one; what semantics.md promises of a situation has words of its own."""
 PROMISES = re.compile(
-    r"until a rebuild|A rebuild then|a column becomes text|repairs them|a reload brings|sweep release`"
+    r"until a rebuild|A rebuild then|a column becomes text|repairs them|a reload brings|release sweep`"
 )
 SNAPSHOTS, TABLE_SNAPSHOTS = "debezium/test_snapshots.py", "one_task/test_table_snapshots.py"
 RESYNC_ROWS, LATE_FILES = "databases/test_resync_rows.py", "scenarios/test_late_files.py"
@@ -275,8 +275,8 @@ OF_PAGES = {
 
 
 OF_SEMANTICS = {
-    "a user releases it (`gddl sweep release`)": "scenarios/r09_reload_held",
-    "`gddl sweep release` removes them": "scenarios/r09_reload_held",
+    "a user releases it (`gddl release sweep`)": "scenarios/r09_reload_held",
+    "`gddl release sweep` removes them": "scenarios/r09_reload_held",
     "repairs them. A swap over a third key": "scenarios/r07_keys_shifted_repaired",
     "`string`, a column becomes text": "scenarios/r11_rebuild_into_text",
     "a reload brings the older ones": "scenarios/r14_column_included_again",

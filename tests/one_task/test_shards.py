@@ -100,7 +100,7 @@ def test_a_reload_of_one_shard_sweeps_its_rows_alone(tmp_path: Path) -> None:
     result = one.done()
     assert [w.code for w in result.warnings] == ["SWEEP_HELD"]
     assert {key for key in one.replica if key[0] == "crm_us"} == {("crm_us", key) for key in range(10)}
-    one.done(action="sweep_release")
+    one.done(action="release", held="sweep")
     assert one.replica == one.expected
 
 
@@ -133,7 +133,7 @@ def test_a_truncate_of_one_shard_holds_no_other(tmp_path: Path) -> None:
     one.change("crm_us", ("I", 2, "us"))
     assert [w.code for w in one.done().warnings] == ["TRUNCATE_HELD"]
     assert one.replica == one.expected
-    one.done(action="truncate_release")
+    one.done(action="release", held="truncate")
     one.truth["crm_eu"] = {2: "new"}
     assert one.replica == one.expected
 

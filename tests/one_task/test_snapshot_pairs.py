@@ -96,7 +96,7 @@ def test_what_a_late_snapshot_takes_back_counts(exports: Exports) -> None:
     result = exports.run()
     assert codes(result) == {"SNAPSHOT_HELD": 1}
     assert "10 of its 10 keys" in result.warnings[0].message
-    assert codes(exports.run(action="sweep_release")) == {"SNAPSHOT_CLEARED": 1}
+    assert codes(exports.run(action="release", held="sweep")) == {"SNAPSHOT_CLEARED": 1}
     assert exports.rows("id") == [(n,) for n in range(10)]
 
 
@@ -109,7 +109,7 @@ def test_a_snapshot_of_the_future_is_held_until_its_time(exports: Exports) -> No
     assert "correct the name of its folder, or remove it" in result.warnings[0].message
     exports.land(2, pa.table({"id": [1], "v": ["b"]}))
     assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}
-    assert codes(exports.run(action="sweep_release"))["SNAPSHOT_HELD"] == 1, "a release can't take it"
+    assert codes(exports.run(action="release", held="sweep"))["SNAPSHOT_HELD"] == 1, "a release can't take it"
     assert exports.rows("id", "v") == [(1, "b")]
     shutil.rmtree(exports.folder("2062-11-21"))
     assert codes(exports.run()) == {"SNAPSHOT_CLEARED": 1}

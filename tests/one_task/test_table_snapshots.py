@@ -209,11 +209,11 @@ def test_a_snapshot_that_lacks_too_much_is_held(exports: Exports) -> None:
     exports.land(3, dict.fromkeys(range(9), "c"))
     assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}, "it does not hold the ones after it"
     assert exports.replica() == dict.fromkeys(range(9), "c")
-    assert codes(exports.run(action="sweep_release")) == {"SNAPSHOT_CLEARED": 1}
+    assert codes(exports.run(action="release", held="sweep")) == {"SNAPSHOT_CLEARED": 1}
     assert exports.replica() == dict.fromkeys(range(9), "c")
     exports.land(4, {})
     assert codes(exports.run()) == {"SNAPSHOT_HELD": 1}, "an empty one"
-    assert codes(exports.run(action="sweep_release")) == {"SNAPSHOT_CLEARED": 1}
+    assert codes(exports.run(action="release", held="sweep")) == {"SNAPSHOT_CLEARED": 1}
     assert exports.replica() == {}
 
 
@@ -749,7 +749,7 @@ def test_a_snapshot_of_no_lines_is_held_by_the_limit_as_any_other(tmp_path: Path
     exports.run()
     land_csv(exports, 2, [""])
     assert (codes(exports.run()), exports.replica()) == ({"SNAPSHOT_HELD": 1}, {1: "a", 2: "b"})
-    exports.run(action="sweep_release")
+    exports.run(action="release", held="sweep")
     assert exports.replica() == {}
 
 

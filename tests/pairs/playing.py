@@ -115,7 +115,7 @@ def play(given: Assignment, root: Path, port: LocalPort, seed: int = 1) -> Game:
             game.land(file, game.source.files[file - 1], day=2)
         game.run()
     for _ in range(value(given, "truncated") if game.row.truncate == "hold" else 0):
-        game.run(action="truncate_release")
+        game.run(action="release", held="truncate")
         game.run()
     if game.source.late is not None:
         game.land(FILES + 1, [game.source.late], day=3)
@@ -142,7 +142,7 @@ def _end(game: Game) -> None:
         game.land(0, rows)
         result = game.run()
         if result is not None and any(warning.code == "SWEEP_HELD" for warning in result.warnings):
-            game.run(action="sweep_release")
+            game.run(action="release", held="sweep")
     if value(given, "erased"):
         game.run(action="erase", key=_erased_key(game.row))
     repair = value(given, "repair")

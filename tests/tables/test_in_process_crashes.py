@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.actions import TruncateRelease
+from airflow_gddl.contract.actions import Release
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.runtime import Observer, Step
 from tests.harness.lake import Lake
@@ -192,7 +192,7 @@ def test_hold_is_resumed(step: str, tmp_path: Path) -> None:
         result = lake.raising(spec)
         assert [warning.code for warning in result.warnings] == ["TRUNCATE_HELD"]
     assert _tables(lake, spec) == before
-    lake.raising(spec, JobOptions(action=TruncateRelease()))
+    lake.raising(spec, JobOptions(action=Release(held="truncate")))
     wanted = by_oracle(replay(replace(spec, truncate="apply"), (BEFORE, TRUNCATED)), spec)
     assert differences(wanted, by_engine(lake.layout(spec))) == []
 

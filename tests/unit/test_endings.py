@@ -35,7 +35,7 @@ from tests.unit.test_table_status import DAY, ROW, changed_daily
 
 PLAYED = (
     *("run", "rebuild", "reload", "resync", "resync_rows", "errors_replay", "errors_dismiss", "erase"),
-    *("maintain", "adopt", "sweep_release", "truncate_release", "verify"),
+    *("maintain", "adopt", "release", "verify"),
 )
 CALM: TableRow = replace(ROW, freshness=None)
 FILES = {"reload": {"reload": {}}, "resync": {"resync": {}}, "rebuild": {"rebuild": {"rekeyed": True}}}

@@ -64,6 +64,6 @@ def is_used(spec: TableSpec) -> bool:
 SOURCE = SourceDescriptor(
     is_used=is_used,
     check_values=problems,
-    endings={HELD_CODE: Ending(("run", *FILES, "sweep_release"), "a run says it while a snapshot is held")},
+    endings={HELD_CODE: Ending(("run", *FILES, "release"), "a run says it while a snapshot is held")},
     when_idle=frozenset({HELD_CODE, CLEARED_CODE}),
 )

@@ -286,7 +286,7 @@ class TableRecord:
 
 def _sees_all(result: JobResult) -> bool:
     """Whether an action has looked at all that has landed; a rebuild, for one, reads what the lake has."""
-    actions = ("run", "reload", "resync", "sweep_release", "truncate_release")
+    actions = ("run", "reload", "resync", "release")
     is_rebuild = result.action == "run" and result.mode == "refresh"
     return result.status != "failed" and result.action in actions and not is_rebuild
 

@@ -22,7 +22,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.actions import SweepRelease
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, QuarantinableError, RetriableError
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
@@ -171,7 +170,7 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     """
     known = _known(run)
     landed, others = _landed(run)
-    released = isinstance(run.job.options.action, SweepRelease) if released is None else released
+    released = run.job.options.releases("sweep") if released is None else released
     held = {one.version: one for one in known.held if not released and _is_held(run, one, landed)}
     others_known = {*held, *(one.version for one in known.taken)}
     new = [one for version, one in sorted(landed.items()) if version not in others_known]
@@ -646,8 +645,8 @@ class _Capture:
 
     def _require_within_limit(self, compared: Comparison) -> None:
         limit, table = self.run.spec.sweep_limit, self.run.spec.table
-        release = f"more than sweep_limit allows; if that is right: `gddl sweep release --table {table}`"
-        if isinstance(self.run.job.options.action, SweepRelease):
+        release = f"more than sweep_limit allows; if that is right: `gddl release sweep --table {table}`"
+        if self.run.job.options.releases("sweep"):
             return
         if compared.deletes > limit * compared.keys_before:
             what = f"it lacks {compared.deletes} of {compared.keys_before} keys of the one before, {release}"
