@@ -47,11 +47,6 @@ class Rebuild(Asked):
     """Make replica and history again from the change table, then load what has landed."""
 
     name: Literal["rebuild"] = _named("rebuild")
-    drop_columns: tuple[str, ...] = ()
-    """Columns that the tables lose for good."""
-
-    def unsharded(self) -> str:
-        return "gddl schema --drop-column" if self.drop_columns else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,20 +249,6 @@ class Maintain(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchemaApply(Asked):
-    """Give the tables the columns that somebody has decided on."""
-
-    name: Literal["schema_apply"] = _named("schema_apply")
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns that the tables are to have, name to SQL type."""
-    dry_run: bool = False
-    """Whether to report the pending work without doing it."""
-
-    def unsharded(self) -> str:
-        return "gddl schema --apply"
-
-
-@dataclass(frozen=True, kw_only=True)
 class CatalogDiff(Asked):
     """Compare what catalogs show with the tables."""
 
@@ -329,13 +310,13 @@ class ConsistentCut(Asked):
 
 Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
 """Actions that may name a connection to the source."""
-Trying = Adopt | AdoptRelease | Maintain | SchemaApply
+Trying = Adopt | AdoptRelease | Maintain
 """Actions that may only report what they would do."""
 Keyed = Erase | Explain | ResyncRows
 """Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
     Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
-    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain | SchemaApply
+    | ErrorsList | ErrorsReplay | ErrorsDismiss | SweepRelease | TruncateRelease | Maintain
     | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}

@@ -169,7 +169,6 @@ class BatchPlan:
         codes: of the rows that it replays; empty: all.
         snapshots: as the batch leaves them in the ledger, where it changes them; null otherwise.
         dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
-        drops: of a rebuild: columns that the tables lose for good.
         archives: of a reload: changes that no file holds no longer count.
         confirmed: of a reload: also where rows, columns or changes of the tables go.
         released: a user has released the sweep, for any share of rows.
@@ -200,7 +199,6 @@ class BatchPlan:
     sequence_type: str | None = None
     snapshots: KnownSnapshots | None = None
     dropped: str = ""
-    drops: tuple[str, ...] = ()
     archives: bool = False
     confirmed: bool = False
     interrupted: BatchPlan | None = None

@@ -7,7 +7,7 @@ filter (`where`, docs/semantics.md, section 17), but of changes that carry a par
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import (
-    before_image_name,
     clean_name,
     delivered_name,
     is_before_image,
@@ -96,14 +95,9 @@ class Rewrite:
         return self.filters and bool(self.schema.keys) and self.schema.partial
 
 
-def plan_rewrite(
-    dialect: Dialect, stored: Stored, state: TableState, dropped: str = "", drops: Collection[str] = ()
-) -> Rewrite:
+def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: str = "") -> Rewrite:
     """Decide how the stored changes become those of the row as it is now. No policy is asked: all columns stay that the
     row selects.
-
-    Args:
-        drops: columns that go for good, with their before images and what was rescued of them.
 
     Raises:
         FatalError: `REBUILD_NEEDS_FILES`: the lake does not hold what the row asks for. As `plan_batch`.
@@ -119,33 +113,20 @@ def plan_rewrite(
     images = [] if prefix is None else [f"{prefix}{name}" for name in texts]
     given = {**dict.fromkeys((*images, *texts), "string"), **dialect.options.types}
     declared = {landed_name(name).lower(): parse_type(kind) for name, kind in given.items()}
-    gone = _with_images(drops, spec)
     wanted = [
-        tuple(
-            _retyped(c, declared, chosen.masks)
-            for c in part.columns
-            if c.name in chosen.kept and c.name.lower() not in gone
-        )
+        tuple(_retyped(c, declared, chosen.masks) for c in part.columns if c.name in chosen.kept)
         for part in (data, before)
     ]
     wanted[0] = _with_derived(wanted[0], derived, spec)
     ordered = _order(dialect, columns, state)
     selected = replace(stored, data=Schema(wanted[0]), before=Schema(wanted[1]))
     schema = plan_batch(dialect, (), selected, ordered).table_schema
-    rescued = {**_hidden(spec, state), **{clean_name(delivered_name(name)).lower(): None for name in drops}}
     return Rewrite(
         dialect=dialect, schema=schema, stored=(*columns, *((Column(RESCUED, STRING),) if stored.rescued else ())),
-        masks=masks, withheld=rescued if stored.rescued else {}, dropped=dropped,
+        masks=masks, withheld=_hidden(spec, state) if stored.rescued else {}, dropped=dropped,
         reordered=_order_of(ordered) != _order_of(state) or bool(state.misplaced), filters=filters,
         derived=derived,
     )  # fmt: skip
-
-
-def _with_images(columns: Collection[str], spec: TableSpec) -> frozenset[str]:
-    """These columns and their before images, in lower case."""
-    prefix = spec.before_image_prefix
-    images = [] if prefix is None else [before_image_name(prefix, name) for name in columns]
-    return lowered([*columns, *images])
 
 
 def _derived(spec: TableSpec, state: TableState) -> tuple[str, ...]:

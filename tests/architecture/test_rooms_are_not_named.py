@@ -119,7 +119,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "a job's request is one union of types, which both sides decode (docs/decisions/rooms.md)": {
         "airflow_gddl/contract/actions.py": (
             "adopt adopt_release consistent_cut eject erase errors_dismiss errors_list explain initial_load"
-            " maintain plan rebuild reload resync resync_rows schema_apply show verify"
+            " maintain plan rebuild reload resync resync_rows show verify"
         ),
         "airflow_gddl/contract/spec.py": "plan rebuild reload resync",
     },
@@ -129,7 +129,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "airflow_gddl/cli/maintenance.py": "erase explain maintain",
         "airflow_gddl/cli/repair.py": "errors_dismiss errors_list plan rebuild reload resync resync_rows",
         "airflow_gddl/cli/run.py": "initial_load plan rebuild",
-        "airflow_gddl/cli/schema.py": "plan rebuild schema_apply",
         "airflow_gddl/cli/verify.py": "verify",
     },
     "the list of commands, so that one whose room is missing says so": {
@@ -242,7 +241,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By reason, modules of the core and the rooms that they name. It may only shrink."""
-MOST = 166
+MOST = 162
 """Names of rooms in modules of the core, see `EXCEPTIONS`: lower it with each that goes."""
 
 

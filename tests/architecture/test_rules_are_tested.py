@@ -20,7 +20,7 @@ ELSEWHERE = {
     "shards": ("tests/one_task/test_shards.py", _WHOLE_TABLE),
     "stale_rows": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "step_results": ("tests/unit/test_overlap.py", "values without a rule but this one"),
-    "stored_columns": ("tests/one_task/test_applied_schema.py", _WHOLE_TABLE),
+    "stored_columns": ("tests/one_task/test_schema_command.py", _WHOLE_TABLE),
 }
 """Where a module without a test module of its name is tested, and why there."""
 
