@@ -34,7 +34,7 @@ from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.source_snapshots import floors_of
 from spark_jobs.plan.table_schema import protected_missing
 from spark_jobs.rules.batch_schema import missing_of
-from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
+from spark_jobs.rules.rewrite import Rewrite, needs_files, plan_rewrite
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import REWRITE, version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
@@ -99,7 +99,8 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
 
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`: the change table of a shard stays as it is, since the other shards' changes
-            are in it. As `plan_rewrite`.
+            are in it. `REBUILD_NEEDS_FILES`: the row filter is new, and updates carry parts of their rows, so that what
+            it leaves out would be missing in rows that enter it later. As `plan_rewrite`.
     """
     pending = ledger.plan()
     begun = pending if pending is not None and pending.mode == "refresh" else None
@@ -109,7 +110,10 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
     how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped)
     how = replace(how, foreign=context.engine.contents(context).foreign_rows(context.layout.changes) > 0)
     if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
-        raise _needs_files(run, "the stored changes have another key, order, type, filter or mask")
+        raise _shard_needs_files(run, "the stored changes have another key, order, type, filter or mask")
+    if how.filters and how.schema.keys and how.schema.has_partial_updates:
+        what = f"{run.spec.table}: the row filter is new, and stored updates may carry only a part of their row"
+        raise needs_files(run.spec, what, "restore where")
     return how
 
 
@@ -189,13 +193,13 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
     return run.result(outcome, details={"rebuild": {"rows": rows, "columns": columns, "rewritten": False}})
 
 
-def _needs_files(run: TableRun, why: str) -> FatalError:
+def _shard_needs_files(run: TableRun, why: str) -> FatalError:
     what = f"{run.title} can't be rebuilt: {why}; its files would have to be read again, which is not built for tables "
     return FatalError("SHARDS_UNSUPPORTED", f"{what}of several sources", remedy=LOAD_AGAIN)
 
 
 def _lacks_changes(run: TableRun) -> FatalError:
-    return _needs_files(run, "the change table lacks changes that its ledger knows, or the ledger is behind")
+    return _shard_needs_files(run, "the change table lacks changes that its ledger knows, or the ledger is behind")
 
 
 def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:

@@ -1,7 +1,7 @@
 """Stored changes by the current settings of their row: what a rebuild writes into the change table.
 
 `plan_rewrite` decides; `rewritten` and `refused_values` hold row by row. So does what becomes of rows outside the row
-filter (`where`, docs/semantics.md, section 17), but of changes that carry a part of their row (`newly_filtered`).
+filter (`where`, docs/semantics.md, section 17).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from spark_jobs.rules.convert import Mask, but, fit, mask_of
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, holds, outside_filter, recomputed
+from spark_jobs.rules.evaluate import derived_type, holds, outside_filter, recomputed
 from spark_jobs.rules.masks import hashed, masked, masked_text
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.stored_columns import change_columns
@@ -88,11 +88,6 @@ class Rewrite:
         same = stored == {c.name: c.type for c in wanted}
         return bool(not same or self.masks or self.withheld or self.reordered or self.dropped or self.foreign
                     or self.filters or self.derived)  # fmt: skip
-
-    @property
-    def filters_states(self) -> bool:
-        """Whether the filter is decided for the row that the key has after each change, see `newly_filtered`."""
-        return self.filters and bool(self.schema.keys) and self.schema.partial
 
 
 def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: str = "") -> Rewrite:
@@ -273,7 +268,7 @@ def _have(names: Sequence[str], types: Mapping[str, str]) -> bool:
 
 
 def rewritten(rows: pa.Table, how: Rewrite) -> pa.Table:
-    """Stored changes as the change table should have them, but for the filter under `filters_states`."""
+    """Stored changes as the change table should have them."""
     return _rewritten(_kept(rows, how), how)[0]
 
 
@@ -317,9 +312,8 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
     gddl, unordered = _gddl(source, how)
     result = pa.table({**columns, GDDL: gddl})
-    if how.filters and not how.filters_states:
-        outside, undecided = outside_filter(result, how.schema, np.ones(rows.num_rows, dtype=bool))
-        problems.append((UNDECIDED_CODE, "where", undecided.where))
+    if how.filters:
+        outside, _ = outside_filter(result, how.schema, np.ones(rows.num_rows, dtype=bool))
         result, leaving = as_left(result, how.schema, outside)
         result = result.filter(pa.array(~(outside & ~leaving)))
     return result, [*problems, *unordered]

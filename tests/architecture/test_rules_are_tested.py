@@ -14,7 +14,6 @@ ELSEWHERE = {
     "events": ("tests/one_task/test_events.py", _DECODING),
     "file_groups": ("tests/rules/test_batch_schema.py", "made for the columns of a batch"),
     "masks": ("tests/scenarios/r12_masks", _DECODING),
-    "newly_filtered": ("tests/one_task/test_new_filter.py", _WHOLE_TABLE),
     "other_table": ("tests/one_task/test_verify_against.py", _WHOLE_TABLE),
     "quarantine": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "shards": ("tests/one_task/test_shards.py", _WHOLE_TABLE),
