@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -95,18 +94,6 @@ def test_reload_of_no_time(option: tuple[str, str], shop: Shop) -> None:
     assert not (shop.folder / "order.json").exists()
 
 
-def test_resync_is_a_checked_refresh(shop: Shop) -> None:
-    checked = {"rows": 5000, "appear": 1, "vanish": 0, "change": 2, "far_before": 3, "far_after": 0}
-    results = {"sales.orders": {"details": {"resync": checked}}}
-    shop.around = replace(shop.around, environ={**shop.around.environ, "SHOP_DB": "sqlite:///shop.db"})
-    answer = shop.gddl("resync", "--table", "sales.orders", "--source-connection", "SHOP_DB", results=results)
-    assert answer.status == 0
-    options = shop.order["options"]
-    assert options["action"]["name"] == "resync"
-    assert options["action"]["source_connection"] == "SHOP_DB"
-    assert "sales.orders succeeded 5,000 1 0 2 3 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
-
-
 ROWS_READ = {"sales.lines": {"details": {"resync": {"rows": 5000, "absent": 2, "files": 1}}}}
 
 
@@ -131,12 +118,7 @@ def test_resync_of_several_composite_keys(shop: Shop) -> None:
     ]  # fmt: skip
 
 
-def test_resync_of_a_range_or_of_differences(shop: Shop) -> None:
-    options = resync_lines(shop, "--from", "order_id=5", "--to", "order_id=9", "--to", "n=z")
-    assert (options["action"]["from_key"], options["action"]["to_key"]) == (
-        {"order_id": "5"},
-        {"order_id": "9", "n": "z"},
-    )
+def test_resync_of_differences(shop: Shop) -> None:
     assert resync_lines(shop, "--differences")["action"]["differences"] is True
 
 
@@ -148,8 +130,8 @@ def test_resync_of_a_range_or_of_differences(shop: Shop) -> None:
         (("--key", "5"), "not a value alone"),
         (("--key", "=5"), "is not COLUMN=VALUE"),
         (("--key", ""), "is not COLUMN=VALUE"),
-        (("--key", "order_id=5", "--key", "n=1", "--differences"), "in more than one way"),
-        (("--key", "order_id=5", "--key", "n=1", "--to", "order_id=7"), "in more than one way"),
+        (("--key", "order_id=5", "--key", "n=1", "--differences"), "rows are chosen in two ways"),
+        ((), "no rows are chosen"),
     ],
 )
 def test_resync_of_rows_that_are_not_named_well_starts_no_job(args: tuple[str, ...], said: str, shop: Shop) -> None:
