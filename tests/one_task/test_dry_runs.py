@@ -320,11 +320,10 @@ def test_both_engines_plan_and_refuse(
 
 
 def test_each_command_with_a_dry_run_is_played() -> None:
-    """`deploy` creates saved jobs by one plan in both forms (tests/remote/test_deploy.py), `adopt` has an action of its
-    own for both (tests/adopt/test_adopt.py)."""
+    """`adopt` has an action of its own for both forms (tests/adopt/test_adopt.py)."""
     played = {"run", "rebuild", "reload", "maintain", "erase"}
     with_dry_run = {name for name, options in commands(get_command(app)) if "--dry-run" in options}
-    assert with_dry_run == {f"gddl {name}" for name in (*played, "adopt", "deploy databricks", "deploy glue")}
+    assert with_dry_run == {f"gddl {name}" for name in (*played, "adopt")}
 
 
 def test_a_dry_run_names_load_files_that_the_last_run_could_not_read(tmp_path: Path) -> None:
