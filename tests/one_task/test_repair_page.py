@@ -204,6 +204,7 @@ OF_PAGES = {
         "reads no landing file, and": "one_task/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
         "changes of some rows were lost": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
         "gddl resync --table shop.orders --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
+        "must equal its source": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
         "shop.orders --differences": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
         **{situation: f"one_task/test_repair_page.py::{play.__name__}" for situation, (_, play) in PLAYED.items()},
     },
