@@ -254,22 +254,6 @@ class Columns:
         return digest(row, self.how)
 
 
-def distance(
-    table: SourceTable, table_schema: TableSchema, rows_of: Callable[[Sequence[str]], Iterable[Sequence[Any]]]
-) -> int:
-    """How many keys of some rows differ from the source, changes in delivery included.
-
-    Raises:
-        FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
-    """
-    columns = Columns.of(table, table_schema)
-    here = {columns.key(row): columns.digest(row) for row in rows_of(columns.lake)}
-    different = 0
-    for row in table.rows(columns.source, columns.source[0], (None, None)):
-        different += here.pop(columns.key(row), None) != columns.digest(row)
-    return different + len(here)
-
-
 ROWS_PER_RANGE, MOST_RANGES = 10_000, 1000
 _SETTLE_SECONDS = 3600
 _MOST_REMEMBERED = 100_000

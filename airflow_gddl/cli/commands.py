@@ -136,8 +136,8 @@ COMMANDS: Mapping[str, Command] = {
     "resync": Command(
         "airflow_gddl.cli.repair:resync",
         REPAIR,
-        "gddl resync --table shop.orders --source-connection CRM_DB",
-        "repair.md#rebuild-reload-or-resync",
+        "gddl resync --table shop.orders --key id=5 --source-connection CRM_DB",
+        "repair.md#resync-of-some-rows",
     ),
     "release": Command(
         "airflow_gddl.cli.maintenance:release", REPAIR, "gddl release sweep --table shop.orders", "cli.md"

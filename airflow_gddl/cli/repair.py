@@ -18,7 +18,7 @@ from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, each, perform, show_counts
-from airflow_gddl.cli.options import read_key, read_keys, require_whole_key
+from airflow_gddl.cli.options import read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.actions import (
@@ -29,7 +29,6 @@ from airflow_gddl.contract.actions import (
     Plan,
     Rebuild,
     Reload,
-    Resync,
     ResyncRows,
 )
 from airflow_gddl.contract.documentation import of_quarantined
@@ -56,14 +55,11 @@ Where rows, columns or changes would go, it says which and asks; --yes answers.
 
 With --since and --until only change files that landed in this time are read again: restored, mended, or written again
 at the source. What they hold besides is added, and what they hold no more stays. Files that wait are loaded, too."""
-_RESYNC = """Load tables again from the files that are there now, and compare them with the source.
+_RESYNC = """Read rows from the source, which take the place of the table's; a row that the source lacks is deleted.
 
-The tables are replaced only if they are no further from the source than before; the command fails while they differ.
-
-With --key, --from and --to, or --differences no table is replaced: these rows are read from the source, and take the
-place of the table's; a row that the source lacks is deleted. Changes that come later are applied to them."""
+The rows are those of --key, or those that the last `gddl verify` found different. Changes that come later are applied
+to them."""
 _LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
-_DISTANCES = ("rows", "appear", "vanish", "change", "far_before", "far_after")
 _READ = ("rows", "absent", "files")
 _KEY_INVALID = "RESYNC_KEY_INVALID"
 _UNCONFIRMED = "RELOAD_UNCONFIRMED"
@@ -174,24 +170,12 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
         typer.Option(
             "--key",
             metavar="[COLUMN=]VALUE",
-            help="Only the row of this key. All parts of a key have to be named; a column that is named again begins "
+            help="The row of this key. All parts of a key have to be named; a column that is named again begins "
             "the next key. @FILE reads a part from each line of a file, @- from standard input.",
         ),
     ] = None,
-    from_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from",
-            metavar="[COLUMN=]VALUE",
-            help="Only rows from this key on. The first columns of a composite key suffice. Repeat for more.",
-        ),
-    ] = None,
-    to: Annotated[
-        list[str] | None,
-        typer.Option("--to", metavar="[COLUMN=]VALUE", help="Only rows up to this key, it included; as --from."),
-    ] = None,
     differences: Annotated[
-        bool, typer.Option("--differences", help="Only rows that the last `gddl verify` found different.")
+        bool, typer.Option("--differences", help="Rows that the last `gddl verify` found different.")
     ] = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
@@ -200,21 +184,15 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     require_name(source_connection)
     keys = read_keys(key or [], _KEY_INVALID)
-    low, high = (read_key(given or [], _KEY_INVALID, alone=True) for given in (from_, to))
-    if sum(map(bool, (keys, low or high, differences))) > 1:
-        remedy = "write --key, or --from and --to, or --differences"
-        raise MetadataError(_KEY_INVALID, "rows are chosen in more than one way", remedy=remedy)
+    if bool(keys) == differences:
+        what = "rows are chosen in two ways" if differences else "no rows are chosen"
+        raise MetadataError(_KEY_INVALID, what, remedy="write --key or --differences")
     cli = context.of(ctx).lending(source_connection)
-    some = bool(keys or low or high or differences)
-    action: Action = Resync(source_connection=source_connection)
-    if some:
-        action = ResyncRows(
-            keys=keys, from_key=low, to_key=high, differences=differences, source_connection=source_connection
-        )
-    job_options = JobOptions(action=action, full_listing=not some, wait_seconds=wait)
+    action = ResyncRows(keys=keys, differences=differences, source_connection=source_connection)
+    job_options = JobOptions(action=action, wait_seconds=wait)
     check = partial(_require_rows, cli, source_connection, keys)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
-    carry_out(cli, request, show_repaired if some else show_distances)
+    carry_out(cli, request, show_repaired)
 
 
 def _require_rows(
@@ -244,12 +222,6 @@ def show_reloads(screen: Screen, results: Sequence[JobResult]) -> None:
         missing_columns = (job.answer(result).get("reload") or {}).get("columns")
         if missing_columns:
             screen.say(f"{result.table}: columns that no file has any more: {', '.join(missing_columns)}", "yellow")
-
-
-def show_distances(screen: Screen, results: Sequence[JobResult]) -> None:
-    """Show the changes of each table's swap, and the differences of both versions from the source."""
-    titles = ("rows", "appeared", "vanished", "changed", "far before", "far after")
-    show_counts(screen, titles, results, lambda result: _counts(result, "resync", _DISTANCES))
 
 
 def show_repaired(screen: Screen, results: Sequence[JobResult]) -> None:

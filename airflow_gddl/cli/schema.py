@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
@@ -18,10 +15,10 @@ from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.job import Request, answer, ask, carry_out, each, show_plans
+from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Cell, Screen
-from airflow_gddl.contract.actions import Action, CatalogDiff, CatalogSync, Plan, Rebuild, SchemaApply
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.actions import Action, CatalogDiff, CatalogSync
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import published_columns
 from airflow_gddl.contract.result import JobResult
@@ -42,10 +39,6 @@ _JSON: dict[str, dict[str, Any]] = {
 _DECIMAL = re.compile(r"decimal\(\d+,\s*\d+\)")
 
 
-_OURS = ("_gddl", "_rescued_data", "_source")
-"""Columns that no schema is applied to."""
-
-
 class SchemaFormat(StrEnum):
     """What `gddl schema` prints."""
 
@@ -53,7 +46,7 @@ class SchemaFormat(StrEnum):
     JSON_SCHEMA = "json-schema"
 
 
-def schema(  # noqa: PLR0913 - typer reads each option of the command from one parameter
+def schema(
     ctx: typer.Context,
     *,
     table: options.OneTable,
@@ -64,42 +57,11 @@ def schema(  # noqa: PLR0913 - typer reads each option of the command from one p
             help="`sql`: names and types; `json-schema`: of a row.",
         ),
     ] = SchemaFormat.SQL,
-    apply: Annotated[
-        str | None,
-        typer.Option(
-            "--apply",
-            metavar="FILE",
-            help="Give the tables the columns of this file (name and type a line, as this command prints them) before "
-            "data has them: new columns, wider types. `-` reads standard input.",
-        ),
-    ] = None,
-    drop_column: Annotated[
-        list[str] | None,
-        typer.Option("--drop-column", metavar="NAME", help="Drop a column that the source has dropped, for good."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="With --apply or --drop-column: only say what would be done.")
-    ] = False,
-    yes: options.Yes = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
-    wait: options.Wait = 0.0,
 ) -> None:
-    """Print the schema of a table's published columns, as its replica has them now; no Spark, nothing is changed.
-
-    With --apply new columns and wider types come into the tables before their data; Delta's rules are asked first, and
-    both schemas are shown. With --drop-column change table, replica and history lose a column, which asks first.
-    """
+    """Print the schema of a table's published columns, as its replica has them now; no Spark, nothing is changed."""
     cli = context.of(ctx)
-    if apply is not None and drop_column:
-        raise MetadataError("OPTION_INVALID", "--apply and --drop-column are given", remedy="do one after the other")
-    request = Request(metadata=metadata, tables=(table,), options=JobOptions(wait_seconds=wait), as_json=json)
-    if apply is not None:
-        _apply(cli, request, _columns_of(apply), dry_run=dry_run)
-    if drop_column:
-        if not dry_run:
-            ask(f"Drop {', '.join(drop_column)} of {table} for good, with all values?", yes=yes)
-        _drop(cli, request, drop_column, dry_run=dry_run)
     loaded = metadata_folder.read(cli, metadata)
     (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
     _print(cli, loaded.roots, spec, form, as_json=json)
@@ -118,68 +80,6 @@ def _print(cli: CliContext, roots: Roots, spec: TableSpec, form: SchemaFormat, *
         cli.screen.record(document)
     else:
         cli.screen.dictate(json.dumps(document, indent=2, ensure_ascii=False))
-
-
-def _apply(cli: CliContext, request: Request, columns: Mapping[str, str], *, dry_run: bool) -> NoReturn:
-    job_options = replace(request.options, action=SchemaApply(columns=columns, dry_run=dry_run))
-    carry_out(cli, replace(request, options=job_options), each(show_applied))
-
-
-def _drop(cli: CliContext, request: Request, names: Sequence[str], *, dry_run: bool) -> NoReturn:
-    rebuild = Rebuild(drop_columns=tuple(names))
-    action: Action = Plan(of=rebuild) if dry_run else rebuild
-    job_options = replace(request.options, action=action, full_listing=True)
-    carry_out(cli, replace(request, options=job_options), show_plans if dry_run else each(show_dropped))
-
-
-def _columns_of(file: str) -> dict[str, str]:
-    """Names and SQL types of a file's lines; lines that begin with `#` and those of our own columns are left out.
-
-    Raises:
-        MetadataError: `SCHEMA_FILE_INVALID`.
-    """
-    try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise _no_schema(f"it can't be read: {reason}", file) from error
-    columns: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        name, kind = [*re.split(r"\s{2,}|\t|(?<=\S) (?!.*\s{2,})", line.strip(), maxsplit=1), ""][:2]
-        if not name or name.startswith("#") or name in _OURS:
-            continue
-        if not kind.strip() or name.lower() in lowered(columns):
-            raise _no_schema(f"{line.strip()!r} is no name and type, or names a column again", f"{file}:{number}")
-        columns[name] = kind.strip()
-    if not columns:
-        raise _no_schema("it has no columns", file)
-    return columns
-
-
-def _no_schema(what: str, where: str) -> MetadataError:
-    remedy = "write a name and a type a line, as `gddl schema --table T` prints them"
-    return MetadataError("SCHEMA_FILE_INVALID", what, where=where, remedy=remedy)
-
-
-def show_applied(screen: Screen, result: JobResult) -> None:
-    """Both schemas, and what is new."""
-    details = answer(result)
-    if not details:
-        return
-    before, after = details["before"], details["after"]
-    rows = [[name, before.get(name, "missing"), kind] for name, kind in after.items()]
-    screen.table(["column", "before", "would be" if details["dry_run"] else "after"], rows)
-    changed = [*details["added"], *details["widened"]]
-    word = "would be applied" if details["dry_run"] else "applied"
-    screen.say(f"{result.table}: {word}: {', '.join(changed) or 'nothing, it has this schema'}", "green")
-
-
-def show_dropped(screen: Screen, result: JobResult) -> None:
-    """Which columns went, and which are left."""
-    details = answer(result).get("rebuild")
-    if details:
-        left = ", ".join(details["columns"])
-        screen.say(f"{result.table}: dropped {', '.join(details['dropped'])}; it has {left}", "green")
 
 
 def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> list[dict[str, Any]]:

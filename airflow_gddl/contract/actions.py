@@ -47,11 +47,6 @@ class Rebuild(Asked):
     """Make replica and history again from the change table, then load what has landed."""
 
     name: Literal["rebuild"] = _named("rebuild")
-    drop_columns: tuple[str, ...] = ()
-    """Columns that the tables lose for good."""
-
-    def unsharded(self) -> str:
-        return "gddl schema --drop-column" if self.drop_columns else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,19 +65,7 @@ class Reload(Asked):
         return "a reload"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resync(Asked):
-    """Load the tables again from the files that are there, and replace them only if they equal the source."""
-
-    name: Literal["resync"] = _named("resync")
-    source_connection: str = ""
-    """Connection of the source; empty: the row's `verify_connection`."""
-
-    def unsharded(self) -> str:
-        return "a resync"
-
-
-Load = Run | Rebuild | Reload | Resync
+Load = Run | Rebuild | Reload
 """What a plan can be made for."""
 
 
@@ -114,14 +97,10 @@ class LoadFromSource(Asked):
 
 @dataclass(frozen=True, kw_only=True)
 class ResyncRows(Asked):
-    """Read some rows from the source again. One of `keys`, the range and `differences` chooses them."""
+    """Read some rows from the source again. `keys` or `differences` chooses them."""
 
     name: Literal["resync_rows"] = _named("resync_rows")
     keys: tuple[Key, ...] = ()
-    from_key: Key = field(default_factory=dict)
-    """First key of a range, or values of its first columns; empty: from the first key on."""
-    to_key: Key = field(default_factory=dict)
-    """Last key of the range, as `from_key`; empty: to the last key."""
     differences: bool = False
     """Choose the keys that the last comparisons with the source found different."""
     source_connection: str = ""
@@ -249,20 +228,6 @@ class Maintain(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SchemaApply(Asked):
-    """Give the tables the columns that somebody has decided on."""
-
-    name: Literal["schema_apply"] = _named("schema_apply")
-    columns: Mapping[str, str] = field(default_factory=dict)
-    """Columns that the tables are to have, name to SQL type."""
-    dry_run: bool = False
-    """Whether to report the pending work without doing it."""
-
-    def unsharded(self) -> str:
-        return "gddl schema --apply"
-
-
-@dataclass(frozen=True, kw_only=True)
 class CatalogDiff(Asked):
     """Compare what catalogs show with the tables."""
 
@@ -322,15 +287,15 @@ class ConsistentCut(Asked):
     """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
 
 
-Sourced = Adopt | LoadFromSource | Resync | ResyncRows | Verify
+Sourced = Adopt | LoadFromSource | ResyncRows | Verify
 """Actions that may name a connection to the source."""
-Trying = Adopt | AdoptRelease | Maintain | SchemaApply
+Trying = Adopt | AdoptRelease | Maintain
 """Actions that may only report what they would do."""
 Keyed = Erase | Explain | ResyncRows
 """Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
-    Run | Rebuild | Reload | Resync | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
-    | ErrorsList | ErrorsReplay | ErrorsDismiss | Release | Maintain | SchemaApply
+    Run | Rebuild | Reload | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
+    | ErrorsList | ErrorsReplay | ErrorsDismiss | Release | Maintain
     | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}

@@ -13,7 +13,7 @@ FEATURE = "feature"
 """Key of the metadata of a field of a row: the feature that it belongs to, see `contract.features`."""
 STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 """pydantic configuration of the contract's classes."""
-LOADS = ("run", "rebuild", "reload", "resync", "errors_replay", "release", "resync_rows")
+LOADS = ("run", "rebuild", "reload", "errors_replay", "release", "resync_rows")
 """Actions that load."""
 UPKEEP = ("maintain", "verify", "erase", "errors_dismiss")
 """Actions that load nothing, which the names of their records state."""

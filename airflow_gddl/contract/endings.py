@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.basics import CLEARING, LOADS
 
-FILES = ("reload", "resync")
-"""Read the files that are there, and build the tables of them."""
 COMMITS = LOADS
 """Commit batches."""
 COUNTS = (*LOADS, *CLEARING)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar
 
-from airflow_gddl.contract.actions import Action, Load, Plan, Rebuild, Release, Reload, Resync, Run, Sourced, Trying
+from airflow_gddl.contract.actions import Action, Load, Plan, Rebuild, Release, Reload, Run, Sourced, Trying
 from airflow_gddl.contract.basics import CONTRACT_VERSION, STRICT, AirflowView, Priority
 from airflow_gddl.contract.codec import ALWAYS
 from airflow_gddl.contract.extensions import CatalogSpec
@@ -221,7 +221,7 @@ class JobOptions:
     @property
     def reloads(self) -> bool:
         """Whether tables are made again of the landing files alone."""
-        return isinstance(self.load, (Reload, Resync))
+        return isinstance(self.load, Reload)
 
     @property
     def dry_run(self) -> bool:

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from airflow_gddl.contract.actions import Rebuild
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.actions.dropped_columns import require_droppable
 from spark_jobs.actions.reload_run import kept_values, new_plan, reload_table
 from spark_jobs.batch import notices
 from spark_jobs.batch.commit import has_unresolved
@@ -36,7 +34,7 @@ from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.source_snapshots import floors_of
 from spark_jobs.plan.table_schema import protected_missing
 from spark_jobs.rules.batch_schema import missing_of
-from spark_jobs.rules.rewrite import Rewrite, plan_rewrite
+from spark_jobs.rules.rewrite import Rewrite, needs_files, plan_rewrite
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import REWRITE, version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
@@ -62,29 +60,14 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
             raise fault
         found = mend_logs(run, found)
         ledger, context = run.ledger(), run.context()
-        drops = _drops(run)
-        if drops:
-            require_droppable(run, context, ledger, drops)
         if reads_changes(run, ledger):
             context.erasures.keys()  # checks that stop every batch come before the first write
             rebuild = _Rebuild(run=run, context=context, ledger=ledger, claim=claim, found=found)
             details = rebuild.carry_out(ledger.plan(), outcome)
-            if drops and details["dropped"] != drops:  # an unfinished rebuild that was asked for without
-                ledger.look_again()
-                details = replace(rebuild, context=run.context()).carry_out(None, outcome)
             _load_waiting(run, claim, outcome)
             run.report("done", outcome.batches, outcome.rows_read)
             return run.result(outcome, details={"rebuild": details})
-    if drops:
-        what = f"{run.spec.table}: its change table is not whole, so that a rebuild reads files; nothing was dropped"
-        raise FatalError("COLUMN_NOT_DROPPED", what, remedy="rebuild the table first, or reload it from its files")
     return reload_table(run, outcome)
-
-
-def _drops(run: TableRun) -> tuple[str, ...]:
-    """Columns that the tables are to lose; a run that resumes a rebuild asks for none."""
-    load = run.job.options.load
-    return load.drop_columns if isinstance(load, Rebuild) else ()
 
 
 def reads_changes(run: TableRun, ledger: Ledger) -> bool:
@@ -107,8 +90,6 @@ def require_possible(run: TableRun, ledger: Ledger) -> None:
     if run.shard and not has_all_changes(run.spec, run.runtime.storage, run.layout, ledger):
         raise _lacks_changes(run)
     context = run.context()
-    if drops := _drops(run):
-        require_droppable(run, context, ledger, drops)
     context.erasures.keys()
     _require_values(run, context, ledger, _rewrite(run, context, ledger))
 
@@ -118,18 +99,21 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
 
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`: the change table of a shard stays as it is, since the other shards' changes
-            are in it. As `plan_rewrite`.
+            are in it. `REBUILD_NEEDS_FILES`: the row filter is new, and updates carry parts of their rows, so that what
+            it leaves out would be missing in rows that enter it later. As `plan_rewrite`.
     """
     pending = ledger.plan()
     begun = pending if pending is not None and pending.mode == "refresh" else None
     dropped = begun.dropped if begun is not None else "" if pending is None else pending.batch_id
-    drops = _drops(run) if begun is None else begun.drops
     if begun is None:
         _require_protected(run, context, ledger.state)
-    how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped, drops)
+    how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped)
     how = replace(how, foreign=context.engine.contents(context).foreign_rows(context.layout.changes) > 0)
     if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
-        raise _needs_files(run, "the stored changes have another key, order, type, filter or mask")
+        raise _shard_needs_files(run, "the stored changes have another key, order, type, filter or mask")
+    if how.filters and how.schema.keys and how.schema.has_partial_updates:
+        what = f"{run.spec.table}: the row filter is new, and stored updates may carry only a part of their row"
+        raise needs_files(run.spec, what, "restore where")
     return how
 
 
@@ -209,13 +193,13 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
     return run.result(outcome, details={"rebuild": {"rows": rows, "columns": columns, "rewritten": False}})
 
 
-def _needs_files(run: TableRun, why: str) -> FatalError:
+def _shard_needs_files(run: TableRun, why: str) -> FatalError:
     what = f"{run.title} can't be rebuilt: {why}; its files would have to be read again, which is not built for tables "
     return FatalError("SHARDS_UNSUPPORTED", f"{what}of several sources", remedy=LOAD_AGAIN)
 
 
 def _lacks_changes(run: TableRun) -> FatalError:
-    return _needs_files(run, "the change table lacks changes that its ledger knows, or the ledger is behind")
+    return _shard_needs_files(run, "the change table lacks changes that its ledger knows, or the ledger is behind")
 
 
 def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:
@@ -254,9 +238,7 @@ class _Rebuild:
         run, ledger = self.run, self.ledger
         dropped = "" if pending is None or pending.mode == "refresh" else pending.batch_id
         begun = pending is not None and not dropped
-        plan = pending if pending is not None and begun else replace(
-            new_plan(run, ledger), source="changes", drops=_drops(run)
-        )  # fmt: skip
+        plan = pending if pending is not None and begun else replace(new_plan(run, ledger), source="changes")
         how = _rewrite(run, self.context, ledger)
         _require_values(run, self.context, ledger, how)
         if not begun:
@@ -283,8 +265,7 @@ class _Rebuild:
         outcome.max_commit_ts = state.max_commit_ts
         outcome.version = self.context.engine.tables.version(self.context.layout.replica)
         columns = [c.name for c in how.schema.data]
-        return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed,
-                "dropped": plan.drops}  # fmt: skip
+        return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed}
 
     def _rewritten(self, plan: BatchPlan, how: Rewrite) -> TableState:
         """The state once the change table is as it should be."""

@@ -1,4 +1,4 @@
-"""The check of a reload or resync before it swaps: what the table would lose, and how far it is from its source."""
+"""The check of a reload before it swaps: what the table would lose."""
 
 from __future__ import annotations
 
@@ -12,10 +12,8 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.step_results import Archived, Replaced
-from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.engine import RebuildRequest
-from spark_jobs.verification import distance
 
 _SHOWN = 20
 
@@ -28,14 +26,11 @@ class Replacement(Replaced):
         files: that were read.
         columns: of the live replica that the new one lacks.
         archived: changes that no file holds.
-        far_before, far_after: keys that differ from the source; null without a connection to it.
     """
 
     files: int
     columns: tuple[str, ...] = ()
     archived: int = 0
-    far_before: int | None = None
-    far_after: int | None = None
 
     @property
     def losses(self) -> list[str]:
@@ -50,23 +45,6 @@ class Replacement(Replaced):
         ]
 
 
-def require_connection(run: TableRun) -> str:
-    """The connection to the source: the job's, else the row's.
-
-    Raises:
-        FatalError: `RESYNC_REFUSED`: none is named. As `url_of`.
-    """
-    connection = run.source_connection
-    if not connection:
-        reload = f"`gddl reload --from-files --table {run.spec.table}`"
-        remedy = f"name it by --source-connection, or use {reload}, which needs none"
-        raise FatalError(
-            "RESYNC_REFUSED", f"{run.spec.table}: a resync needs a connection to the source", remedy=remedy
-        )
-    url_of(connection, run.runtime.environ)  # a table that can't be compared must not hide a wrong name
-    return connection
-
-
 def check(
     run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry], archived: Archived, *,
     compares: bool = True,
@@ -78,21 +56,12 @@ def check(
         compares: the live replica's rows can be read.
 
     Raises:
-        FatalError: `RESYNC_REFUSED`: a file could not be read, or the new table differs from the source in more keys.
-            `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may. As `url_of`.
+        FatalError: `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may.
     """
     unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
-    if unread and plan.resync:
-        raise _refused(run, f"{len(unread)} files can't be read, e.g. {unread[0]}", "deliver them again")
     engine, layout = request.live.engine, request.live.layout
     table_schema = _common(request) if compares and engine.tables.exists(layout.replica) else None
     replacement = _compared(request, table_schema, len(files) - len(unread), archived)
-    if plan.resync:
-        return (
-            replacement
-            if table_schema is None
-            else _against_source(run, request, table_schema, replacement, plan.source_connection)
-        )
     losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
     if losses and not plan.confirmed:
         files_there = f"the {replacement.files} files that are there hold {replacement.rows} rows"
@@ -146,37 +115,3 @@ def _common(request: RebuildRequest) -> TableSchema | None:
     stored = {column.name for column in request.live.engine.tables.data_columns(request.live.layout.replica)}
     data = tuple(c for c in request.table_schema.data if c.name in stored)
     return replace(request.table_schema, data=data) if stored.issuperset(request.table_schema.keys) else None
-
-
-def _against_source(
-    run: TableRun, request: RebuildRequest, table_schema: TableSchema, replacement: Replacement, connection: str
-) -> Replacement:
-    engine, spec = request.live.engine, run.spec
-    with opened(url_of(connection, run.runtime.environ), *spec.name_in_source.split(".", 1)) as table:
-        before = distance(table, table_schema, lambda names: engine.contents(request.live).live_rows(names))
-        after = distance(table, table_schema, lambda names: engine.rebuild(request).rows(names))
-    if after > before:
-        what = f"{after} keys of the new table differ from the source, of the live one {before}"
-        raise _refused(run, what, f"its files lack changes: {_from_source(run)}")
-    return replace(replacement, far_before=before, far_after=after)
-
-
-def still_different(run: TableRun, replacement: Replacement) -> FatalError:
-    """The failure of a resync whose tables are replaced, and still are not what the source has."""
-    what = f"{run.spec.table}: {replacement.far_after} keys of the new table differ from the source, "
-    what += f"of the table before it {replacement.far_before}"
-    remedy = "changes on their way count too: `gddl verify` tells them apart; what stays different was lost before it "
-    remedy += f"landed: {_from_source(run)}"
-    return FatalError("RESYNC_DIFFERENT", what, remedy=remedy)
-
-
-def _from_source(run: TableRun) -> str:
-    """How to bring what no file has."""
-    table = run.spec.table
-    return f"`gddl verify --table {table}`, `gddl resync --differences --table {table}`, or have the table loaded again"
-
-
-def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
-    return FatalError(
-        "RESYNC_REFUSED", f"{run.spec.table}: {what}", remedy=f"{remedy}; readers still have the old table"
-    )

@@ -1,9 +1,9 @@
-"""Tables loaded again from the files that are there: a reload, a resync, and a rebuild whose ledger is lost (rule 10).
+"""Tables loaded again from the files that are there: a reload, and a rebuild whose ledger is lost (rule 10).
 
 All files are ingested again into a separate change table and ledger below the state folder, in the usual bounded
 batches, so that an interrupted run resumes where it stopped. Then, each step in one Delta commit: the change table
 takes what the files hold; replica, tombstones and history are overwritten with its fold; the quarantine is settled; the
-ledger commits. What only the change table knew is archived by a reload or resync, and kept where the ledger is lost.
+ledger commits. What only the change table knew is archived by a reload, and kept where the ledger is lost.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from airflow_gddl.contract.actions import Rebuild, Reload, Resync, Run
+from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, error_info
-from spark_jobs.actions.reload_check import Replacement, check, require_connection, require_landed, still_different
+from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
+from spark_jobs.actions.reload_check import Replacement, check, require_landed
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
@@ -61,7 +61,7 @@ from spark_jobs.rules.step_results import Archived, Rebuilt
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import RebuildRequest, TableContext
-from spark_jobs.tables.places import DeclinedError, LargeBatchError
+from spark_jobs.tables.places import LargeBatchError
 
 
 def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
@@ -342,27 +342,20 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
     run.report("done", outcome.batches, outcome.rows_read)
     if checked is None:
         return run.result(outcome)
-    result = run.result(outcome, details={"resync" if plan.resync else "reload": asdict(checked)})
-    return (
-        replace(result, status="failed", error=error_info(still_different(run, checked)))
-        if checked.far_after
-        else result
-    )
+    return run.result(outcome, details={"reload": asdict(checked)})
 
 
 def _repairable(run: TableRun, ledger: Ledger) -> dict[str, Damage]:
     """Damage of the tables that the reload replaces; a log that can't be read is gone now.
 
     Raises:
-        FatalError: `TABLE_DAMAGED`: a resync, which compares with what is there. As
-            `require_landed`.
+        FatalError: `TABLE_DAMAGED`: the action does not ask for a load. As `require_landed`.
     """
     found = damages(run, opens=True)
     if not found:
         return {}
     pending = ledger.plan()
-    is_whole = isinstance(run.job.options.load, Reload | Rebuild | Run) and not (pending is not None and pending.resync)
-    if not is_whole and (fault := damaged(run.spec, found)):
+    if run.job.options.load is None and (fault := damaged(run.spec, found)):
         raise fault
     confirmed = pending is not None and pending.confirmed
     if of_files(found) and not confirmed:
@@ -371,11 +364,7 @@ def _repairable(run: TableRun, ledger: Ledger) -> dict[str, Damage]:
 
 
 def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim) -> BatchPlan:
-    """The plan of this reload, written; one that has begun to exchange tables goes on as it was asked for.
-
-    Raises:
-        FatalError: as `_with_check`.
-    """
+    """The plan of this reload, written; one that has begun to exchange tables goes on as it was asked for."""
     plan, options = ledger.plan(), run.job.options
     if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
         ledger.drop_plan()
@@ -390,21 +379,13 @@ def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim)
 
 
 def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
-    """The plan with what the job asks for, since a run that resumes it reads only the plan.
-
-    Raises:
-        FatalError: as `require_connection`.
-    """
-    options = run.job.options
-    load = options.load
-    is_resync = isinstance(load, Resync)
-    connection, confirmed = require_connection(run) if is_resync else "", isinstance(load, Reload) and load.confirmed
-    return replace(plan, resync=is_resync, source_connection=connection, confirmed=confirmed,
-                   archives=run.job.options.reloads)  # fmt: skip
+    """The plan with what the job asks for, since a run that resumes it reads only the plan."""
+    load = run.job.options.load
+    return replace(plan, confirmed=isinstance(load, Reload) and load.confirmed, archives=run.job.options.reloads)
 
 
 def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
-    """What a reload or resync has replaced; null for another one, and where only its swap was left."""
+    """What a reload has replaced; null for a rebuild, and where only its swap was left."""
     try:
         request, fresh, checked = _built(work, outcome)
     except FatalError:
@@ -471,20 +452,10 @@ def _floors(work: _Reload, state: TableState) -> tuple[GenerationFloor, ...]:
 
 
 def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replacement:
-    """Check the shadow table before the swap.
-
-    A check that can't run drops the reload too: the table's next loads must not wait for its source.
-    """
-    try:
-        damaged_changes = "changes" in work.found
-        archived = Archived() if damaged_changes else work.live.engine.rebuild(request).archived()
-        files = fresh.all_entries()
-        checked = check(work.run, work.plan, request, files, archived, compares="replica" not in work.found)
-    except (DeclinedError, FatalError):
-        raise
-    except Exception:
-        _forget(work)
-        raise
+    """Check the shadow table before the swap."""
+    archived = Archived() if "changes" in work.found else work.live.engine.rebuild(request).archived()
+    files = fresh.all_entries()
+    checked = check(work.run, work.plan, request, files, archived, compares="replica" not in work.found)
     work.run.report("checked", work.plan.number)
     return checked
 

@@ -1,4 +1,4 @@
-"""`gddl resync` of some rows: keys, a range of keys, or what `gddl verify` found different, read from the source.
+"""`gddl resync`: rows of keys, or what `gddl verify` found different, read from the source.
 
 Rows are written as change files of the table: an insert for each row that the source has, a delete for each that it
 lacks. Their place in the order is that of the last change that was ingested before they were read: what came before it
@@ -25,7 +25,7 @@ from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
-from spark_jobs.actions.source_rows import Conditions, RowRate, SourceRows, greater_key, log_position
+from spark_jobs.actions.source_rows import Conditions, RowRate, SourceRows, log_position
 from spark_jobs.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_loaded_tables
@@ -94,17 +94,13 @@ def _of_one_source(run: TableRun) -> TableRun:
     if not run.spec.shards:
         return run
     asked = run.job.options.asked(ResyncRows)
-    chosen = [*asked.keys, *filter(None, (asked.from_key, asked.to_key))]
-    named = {next((v for name, v in key.items() if name.lower() == SHARD_COLUMN), None) for key in chosen}
+    named = {next((v for name, v in key.items() if name.lower() == SHARD_COLUMN), None) for key in asked.keys}
     one = next((one for one in run.shard_runs() if {one.shard} == named), None)
     if one is None:
         what = f"the rows chosen of {run.spec.table} do not name one source in {SHARD_COLUMN}"
-        remedy = f"name one of {', '.join(run.spec.shards)} in each key, and in --from and --to"
+        remedy = f"name one of {', '.join(run.spec.shards)} in each key"
         raise FatalError("RESYNC_KEY_INVALID", what, where=run.spec.table, remedy=remedy)
-    asked = replace(
-        asked, keys=tuple(map(_without_source, asked.keys)), from_key=_without_source(asked.from_key),
-        to_key=_without_source(asked.to_key),
-    )  # fmt: skip
+    asked = replace(asked, keys=tuple(map(_without_source, asked.keys)))
     return replace(one, job=replace(run.job, options=replace(run.job.options, action=asked)))
 
 
@@ -149,7 +145,7 @@ class SequencePlace:
         by_time = type(run.dialect).times is Dialect.times
         if not (is_placed if not own_columns else by_time and len(own_columns) == len(schema.sequence)):
             what = f"its changes are ordered by {', '.join(schema.sequence)}, which gives rows of the source no place"
-            raise _refused(run, what, f"`gddl resync --table {run.spec.table}` compares and replaces the whole table")
+            raise _refused(run, what, f"`gddl load --again --table {run.spec.table}`")
         kind = parse_type(schema.sequence_type)
         value = read_json(json.loads(state.max_sequence, parse_float=Decimal), kind)
         parts = [f.type for f in kind.fields] if isinstance(kind, StructType) else [kind]
@@ -212,12 +208,8 @@ class _Resync:
 
     def carry_out(self) -> None:
         asked = self.run.job.options.asked(ResyncRows)
-        if asked.keys:
-            self._by_key({self._texts(key): key for key in map(self._key, asked.keys)})
-        elif asked.differences:
-            self._by_key(self._different())
-        else:
-            self._by_range(self._bound(asked.from_key, "--from"), self._bound(asked.to_key, "--to"))
+        named = {self._texts(key): key for key in map(self._key, asked.keys)}
+        self._by_key(self._different() if asked.differences else named)
         with opened(self.source.url, *self.source.table.split(".", 1)) as source_table:
             self.after = log_position(source_table.connection)
 
@@ -245,20 +237,12 @@ class _Resync:
     def _key(self, named: Mapping[str, str]) -> Key:
         values = self._named(named)
         if set(values) != set(self.schema.keys):
-            raise self._misnamed(values, "name the whole key: ", self.schema.keys, "--key")
+            raise self._misnamed(values, "name the whole key: ")
         return tuple(values[name] for name in self.schema.keys)
 
-    def _bound(self, named: Mapping[str, str], option: str) -> Key:
-        """Values of the first key columns; empty: no bound."""
-        values = self._named(named)
-        names = self.schema.keys[: len(values)]
-        if set(values) != set(names):
-            raise self._misnamed(values, "name the first columns of the key, or all: ", self.schema.keys, option)
-        return tuple(values[name] for name in names)
-
-    def _misnamed(self, values: Mapping[str, Any], remedy: str, names: Sequence[str], option: str) -> FatalError:
+    def _misnamed(self, values: Mapping[str, Any], remedy: str) -> FatalError:
         what = f"the key of {self.run.spec.table} is {', '.join(self.schema.keys)}, not {', '.join(values)}"
-        shown = " ".join(f"{option} {name}=…" for name in names)
+        shown = " ".join(f"--key {name}=…" for name in self.schema.keys)
         return FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=remedy + shown)
 
     def _named(self, named: Mapping[str, str]) -> dict[str, Any]:
@@ -273,7 +257,7 @@ class _Resync:
             name = alone or self.schema.spelled(renamed(given, self.run.spec)) or given
             kind = self._kinds.get(name)
             if kind is None:
-                raise self._misnamed({given or "a value alone": text}, "name its columns: ", self.schema.keys, "--key")
+                raise self._misnamed({given or "a value alone": text}, "name its columns: ")
             fitted = key_text(text, kind)
             if fitted is None:
                 what = f"the value for {name} is not one of its type, {kind}"
@@ -341,20 +325,6 @@ class _Resync:
             self._write(self._rows_of(wanted[start : start + size]))
         self._delete({texts: key for texts, key in keys.items() if texts not in self._seen}, known)
 
-    def _by_range(self, low: Key, high: Key) -> None:
-        within = self._between(low, high)
-        here = {self._texts(key): key for key in self._lake_keys() if _is_between(key, low, high)}
-        after: str | None = None
-        while True:
-            rows = self.source.settings.chunk_rows
-            to = self.source.boundary(after, rows, within) if self.source.keys else None
-            self._write(self.source.rows(after, to, within))
-            if to is None:
-                break
-            after = to
-        # The source may order text otherwise than the lake, so that a row of the range was not among those read.
-        self._by_key({texts: key for texts, key in here.items() if texts not in self._seen})
-
     def _rows_of(self, keys: Sequence[Key]) -> Iterator[pa.RecordBatch]:
         for start in range(0, len(keys), _KEYS_AT_ONCE):
             yield from self.source.rows(None, None, self._are(keys[start : start + _KEYS_AT_ONCE]))
@@ -367,17 +337,6 @@ class _Resync:
                 return (table.c[names[0]].in_([key[0] for key in keys]),)
             pairs = [[table.c[name] == value for name, value in zip(names, key, strict=True)] for key in keys]
             return (sa.or_(*(sa.and_(*pair) for pair in pairs)),)
-
-        return made
-
-    def _between(self, low: Key, high: Key) -> Conditions:
-        names = self.columns.source[: self.columns.keys]
-
-        def made(sa: Any, table: Any) -> Sequence[Any]:
-            keys = [table.c[name] for name in names]
-            equal = sa.and_(*(key == value for key, value in zip(keys, low, strict=False))) if low else None
-            at_least = [sa.or_(equal, greater_key(sa, keys[: len(low)], low))] if low else []
-            return [*at_least, *([sa.not_(greater_key(sa, keys[: len(high)], high))] if high else [])]
 
         return made
 
@@ -448,8 +407,3 @@ def _value(text: str, kind: SqlType) -> Any:
         "date": date.fromisoformat, "timestamp": datetime.fromisoformat, "timestamp_ntz": datetime.fromisoformat,
     }  # fmt: skip
     return readers.get(name, str)(text)
-
-
-def _is_between(key: Key, low: Key, high: Key) -> bool:
-    """Whether a key is in a range of which both ends are part, by its first columns."""
-    return (not low or key[: len(low)] >= low) and (not high or key[: len(high)] <= high)

@@ -218,16 +218,12 @@ class SourceRows:
         message = "columns whose types have no equal are loaded as text; options.types gives them one"
         return (RunWarning(code="INITIAL_LOAD_TEXT", message=message, count=len(texts), sample=texts[:5]),)
 
-    def boundary(self, after: str | None, rows: int, within: Conditions = unconditional) -> str | None:
+    def boundary(self, after: str | None, rows: int) -> str | None:
         """The last key of the next `rows` rows; None: so many do not follow."""
         with self._opened() as (sa, source_table):
             keys = [source_table.table.c[name] for name in self.keys]
             shown = [self._selected(sa, source_table, column) for column in self._key_columns]
-            wanted = (
-                sa.select(*shown)
-                .select_from(source_table.table)
-                .where(*_after_key(sa, keys, after), *within(sa, source_table.table))
-            )
+            wanted = sa.select(*shown).select_from(source_table.table).where(*_after_key(sa, keys, after))
             row = source_table.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
         return None if row is None else key_text(tuple(row))
 
@@ -384,19 +380,19 @@ def _require_primary(run: TableRun, source_table: SourceTable) -> None:
 
 def _after_key(sa: Any, keys: Sequence[Any], after: str | None) -> list[Any]:
     """Keys after this one, compared left to right; written out, which every database understands."""
-    return [] if after is None else [greater_key(sa, keys, key_values(after))]
+    return [] if after is None else [_greater_key(sa, keys, key_values(after))]
 
 
 def _up_to_key(sa: Any, keys: Sequence[Any], to: str | None) -> list[Any]:
-    return [] if to is None else [sa.not_(greater_key(sa, keys, key_values(to)))]
+    return [] if to is None else [sa.not_(_greater_key(sa, keys, key_values(to)))]
 
 
-def greater_key(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
-    """Whether a key, or its first columns, is greater than these values, compared left to right."""
+def _greater_key(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
+    """Whether a key is greater than these values, compared left to right."""
     first = _bound(sa, keys[0], values[0])
     if len(keys) == 1:
         return keys[0] > first
-    rest = sa.and_(keys[0] == first, greater_key(sa, keys[1:], values[1:]))
+    rest = sa.and_(keys[0] == first, _greater_key(sa, keys[1:], values[1:]))
     # The first condition alone lets the database use its index.
     return sa.and_(keys[0] >= first, sa.or_(keys[0] > first, rest))
 

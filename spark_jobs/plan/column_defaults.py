@@ -67,7 +67,8 @@ def of_added_columns(
         return ()
     message = (
         "columns were added whose default rows from before may have at the source, while they have null here; take a "
-        f"new snapshot of the table, or run `gddl resync --table {spec.table}`"
+        "new snapshot of the table, or compare it with the source and run "
+        f"`gddl resync --differences --table {spec.table}`"
     )
     sample = tuple(f"{one.column} default {one.text}" for one in found)
     return (RunWarning(code="ADDED_COLUMN_DEFAULT", message=message, count=len(found), sample=sample[:_SHOWN]),)

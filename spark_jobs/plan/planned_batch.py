@@ -161,15 +161,12 @@ class BatchPlan:
         schemas: the ledger's schemas as the batch leaves them, where it adds to them; null otherwise.
         found: see `TableState.found`; as `schemas`.
         sequence_by, sequence_type: as the batch leaves them in the ledger, where it changes them; null otherwise.
-        resync: a refresh that is checked before it swaps, by any run that finds it.
         swapping: the check of a refresh is over, and tables may have been exchanged: it can only continue.
-        source_connection: the one that this check was asked to use; empty: the row's own.
         source: `quarantine` replays its unresolved rows instead of reading files; `changes` rebuilds the tables from
             the change table.
         codes: of the rows that it replays; empty: all.
         snapshots: as the batch leaves them in the ledger, where it changes them; null otherwise.
         dropped: of a rebuild: id of an unfinished batch whose changes it removes; empty: none.
-        drops: of a rebuild: columns that the tables lose for good.
         archives: of a reload: changes that no file holds no longer count.
         confirmed: of a reload: also where rows, columns or changes of the tables go.
         released: a user has released the sweep, for any share of rows.
@@ -191,16 +188,13 @@ class BatchPlan:
     found: tuple[str, ...] | None = None
     source: BatchSource = "files"
     codes: tuple[str, ...] = ()
-    resync: bool = False
     swapping: bool = False
-    source_connection: str = ""
     released: bool = False
     shard: str = ""
     sequence_by: tuple[str, ...] | None = None
     sequence_type: str | None = None
     snapshots: KnownSnapshots | None = None
     dropped: str = ""
-    drops: tuple[str, ...] = ()
     archives: bool = False
     confirmed: bool = False
     interrupted: BatchPlan | None = None

@@ -469,6 +469,11 @@ class TableSchema:
         """Some change of the table may carry less than the whole row, so the highest alone doesn't say the state."""
         return bool(self.lacking) or self._overlays
 
+    @property
+    def has_partial_updates(self) -> bool:
+        """Whether updates of the table may carry less than the whole row."""
+        return bool(self.lacking) or self._updates_parts
+
     def carries_parts(self, schemas: frozenset[int]) -> bool:
         """Whether changes from files of these schemas may carry a part of the row."""
         return self._overlays or any(schemas.intersection(ids) for ids in self.lacking.values())

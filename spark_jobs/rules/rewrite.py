@@ -1,13 +1,13 @@
 """Stored changes by the current settings of their row: what a rebuild writes into the change table.
 
 `plan_rewrite` decides; `rewritten` and `refused_values` hold row by row. So does what becomes of rows outside the row
-filter (`where`, docs/semantics.md, section 17), but of changes that carry a part of their row (`newly_filtered`).
+filter (`where`, docs/semantics.md, section 17).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import (
-    before_image_name,
     clean_name,
     delivered_name,
     is_before_image,
@@ -41,7 +40,7 @@ from spark_jobs.rules.convert import Mask, but, fit, mask_of
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.erasure import emptied
 from spark_jobs.rules.errors_table import MISFIT_CODE
-from spark_jobs.rules.evaluate import UNDECIDED_CODE, derived_type, holds, outside_filter, recomputed
+from spark_jobs.rules.evaluate import derived_type, holds, outside_filter, recomputed
 from spark_jobs.rules.masks import hashed, masked, masked_text
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.stored_columns import change_columns
@@ -90,20 +89,10 @@ class Rewrite:
         return bool(not same or self.masks or self.withheld or self.reordered or self.dropped or self.foreign
                     or self.filters or self.derived)  # fmt: skip
 
-    @property
-    def filters_states(self) -> bool:
-        """Whether the filter is decided for the row that the key has after each change, see `newly_filtered`."""
-        return self.filters and bool(self.schema.keys) and self.schema.partial
 
-
-def plan_rewrite(
-    dialect: Dialect, stored: Stored, state: TableState, dropped: str = "", drops: Collection[str] = ()
-) -> Rewrite:
+def plan_rewrite(dialect: Dialect, stored: Stored, state: TableState, dropped: str = "") -> Rewrite:
     """Decide how the stored changes become those of the row as it is now. No policy is asked: all columns stay that the
     row selects.
-
-    Args:
-        drops: columns that go for good, with their before images and what was rescued of them.
 
     Raises:
         FatalError: `REBUILD_NEEDS_FILES`: the lake does not hold what the row asks for. As `plan_batch`.
@@ -119,33 +108,20 @@ def plan_rewrite(
     images = [] if prefix is None else [f"{prefix}{name}" for name in texts]
     given = {**dict.fromkeys((*images, *texts), "string"), **dialect.options.types}
     declared = {landed_name(name).lower(): parse_type(kind) for name, kind in given.items()}
-    gone = _with_images(drops, spec)
     wanted = [
-        tuple(
-            _retyped(c, declared, chosen.masks)
-            for c in part.columns
-            if c.name in chosen.kept and c.name.lower() not in gone
-        )
+        tuple(_retyped(c, declared, chosen.masks) for c in part.columns if c.name in chosen.kept)
         for part in (data, before)
     ]
     wanted[0] = _with_derived(wanted[0], derived, spec)
     ordered = _order(dialect, columns, state)
     selected = replace(stored, data=Schema(wanted[0]), before=Schema(wanted[1]))
     schema = plan_batch(dialect, (), selected, ordered).table_schema
-    rescued = {**_hidden(spec, state), **{clean_name(delivered_name(name)).lower(): None for name in drops}}
     return Rewrite(
         dialect=dialect, schema=schema, stored=(*columns, *((Column(RESCUED, STRING),) if stored.rescued else ())),
-        masks=masks, withheld=rescued if stored.rescued else {}, dropped=dropped,
+        masks=masks, withheld=_hidden(spec, state) if stored.rescued else {}, dropped=dropped,
         reordered=_order_of(ordered) != _order_of(state) or bool(state.misplaced), filters=filters,
         derived=derived,
     )  # fmt: skip
-
-
-def _with_images(columns: Collection[str], spec: TableSpec) -> frozenset[str]:
-    """These columns and their before images, in lower case."""
-    prefix = spec.before_image_prefix
-    images = [] if prefix is None else [before_image_name(prefix, name) for name in columns]
-    return lowered([*columns, *images])
 
 
 def _derived(spec: TableSpec, state: TableState) -> tuple[str, ...]:
@@ -292,7 +268,7 @@ def _have(names: Sequence[str], types: Mapping[str, str]) -> bool:
 
 
 def rewritten(rows: pa.Table, how: Rewrite) -> pa.Table:
-    """Stored changes as the change table should have them, but for the filter under `filters_states`."""
+    """Stored changes as the change table should have them."""
     return _rewritten(_kept(rows, how), how)[0]
 
 
@@ -336,9 +312,8 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
     gddl, unordered = _gddl(source, how)
     result = pa.table({**columns, GDDL: gddl})
-    if how.filters and not how.filters_states:
-        outside, undecided = outside_filter(result, how.schema, np.ones(rows.num_rows, dtype=bool))
-        problems.append((UNDECIDED_CODE, "where", undecided.where))
+    if how.filters:
+        outside, _ = outside_filter(result, how.schema, np.ones(rows.num_rows, dtype=bool))
         result, leaving = as_left(result, how.schema, outside)
         result = result.filter(pa.array(~(outside & ~leaving)))
     return result, [*problems, *unordered]

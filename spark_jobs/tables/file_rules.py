@@ -15,12 +15,10 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, as_deletes, emptied, with_images, with_key
-from spark_jobs.rules.newly_filtered import at_both_keys, places
-from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.tables.data_files import FileWriter, Target
 from spark_jobs.tables.delta_log import Action
-from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
+from spark_jobs.tables.delta_tables import DataFile, Tables, Write, Written
 from spark_jobs.tables.row_ids import changed
 from spark_jobs.tables.table_rows import (
     PLACES,
@@ -203,25 +201,6 @@ class _Change:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
         removed, instead, note = self.change(rows[_ROWS])
         return json.dumps({**self.output.report(storage, instead, removed, removed), _NOTE: note}).encode()
-
-
-def to_filter(snapshot: TableSnapshot, how: Rewrite) -> Source:
-    """Stored changes for `newly_filtered`."""
-    return Source.of(snapshot, _Placed(how))
-
-
-def keys_to_filter(how: Rewrite) -> pa.Schema:
-    """Columns of these by which they belong together."""
-    kinds = DeltaSchema(how.schema.data).arrow
-    return places(pa.schema([kinds.field(key) for key in how.schema.keys]))
-
-
-@dataclass(frozen=True)
-class _Placed:
-    how: Rewrite
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        return at_both_keys(rewritten(without_places(rows), self.how), self.how.schema)
 
 
 _SAMPLE = 5

@@ -36,7 +36,6 @@ from spark_jobs.rules.fold import (
     restamped,
 )
 from spark_jobs.rules.history import versions
-from spark_jobs.rules.newly_filtered import at_own_key, newly_filtered
 from spark_jobs.rules.order import (
     ARCHIVED,
     as_events,
@@ -60,7 +59,7 @@ from spark_jobs.rules.verify import (
     differing_keys,
     expected_state,
 )
-from spark_jobs.tables import file_rules, table_definition, whole_tables
+from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
 from spark_jobs.tables.delta_tables import Tables, Write, Written
@@ -401,22 +400,6 @@ class _Rewritten:
         return json.dumps(self.output.report(storage, changes, rows[STORED])).encode()
 
 
-@dataclass(frozen=True)
-class _Filtered:
-    """Rebuild a range of keys under `Rewrite.filters_states`."""
-
-    how: Rewrite
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        filtered, _ = newly_filtered(rows[STORED], self.how.schema)
-        return json.dumps(self.output.report(storage, filtered, rows.get(BEFORE))).encode()
-
-    def before(self, rows: pa.Table) -> pa.Table:
-        """Rows of the change table that is replaced, with places to which the new ones go."""
-        return at_own_key(by_name(rows, self.output.target.schema), self.how.schema)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Replacing:
     """The replacement of a table's rows and schema in one commit; columns keep the table's order and comments."""
@@ -468,13 +451,7 @@ def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how:
         return
     replacing = _Replacing.of(tables, definition, version_of(plan) // 1000)
     snapshot, output = tables.existing(definition.path), replacing.output(how.schema.keys)
-    if how.filters_states:
-        rule = _Filtered(how, output)
-        feed = {} if output.keys is None else {BEFORE: Source.of(snapshot, rule.before)}
-        keys = file_rules.keys_to_filter(how)
-        reports = by_key(tables, {STORED: file_rules.to_filter(snapshot, how), **feed}, keys, rule)
-    else:
-        reports = by_row(tables, {STORED: Source.of(snapshot, without_places)}, _Rewritten(how, output))
+    reports = by_row(tables, {STORED: Source.of(snapshot, without_places)}, _Rewritten(how, output))
     written_files, rows = written(map(json.loads, reports))
     replacing.commit(REWRITE, version_of(plan), written_files, {"numOutputRows": rows})
 

@@ -15,8 +15,6 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.erasure import KeyRows, highest, with_key
-from spark_jobs.rules.evaluate import UNDECIDED_CODE
-from spark_jobs.rules.newly_filtered import newly_filtered
 from spark_jobs.rules.order import recorded_files
 from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
@@ -25,11 +23,10 @@ from spark_jobs.rules.verify import SharedKeys, Verdict
 from spark_jobs.rules.windows import changed_since
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.engine import TableContext
-from spark_jobs.tables.file_rules import keys_to_filter, to_filter
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.replayed_log import replayed
 from spark_jobs.tables.table_comparison import compared_with, verify
-from spark_jobs.tables.table_rows import Source, as_they_are, by_file, by_key, without_places
+from spark_jobs.tables.table_rows import Source, as_they_are, by_file, without_places
 from spark_jobs.tables.whole_tables import keys_shared
 
 _ROWS = "rows"
@@ -77,12 +74,7 @@ class StoredRows:
         path = self.context.layout.changes
         tables = self.opened(self.context, path)
         reports = _each_file(tables, path, lambda rows: refused_values(rows, how))
-        counts = count_of([stream_rows(one) for one in reports])
-        if not how.filters_states or counts:
-            return counts
-        reports = by_key(tables, {_ROWS: to_filter(tables.existing(path), how)}, keys_to_filter(how), _Undecided(how))
-        undecided = sum(map(json.loads, reports))
-        return {(UNDECIDED_CODE, "where"): undecided} if undecided else {}
+        return count_of([stream_rows(one) for one in reports])
 
     def live_rows(self, columns: Sequence[str], since: tuple[str, datetime] | None = None) -> Iterator[tuple[Any, ...]]:
         path = self.context.layout.replica
@@ -134,13 +126,3 @@ class _Recorded:
 
     def __call__(self, rows: pa.Table) -> list[dict[str, Any]]:
         return [asdict(file) for file in recorded_files([rows], self.gddl)]
-
-
-@dataclass(frozen=True)
-class _Undecided:
-    """Updates for which a new filter can't be decided."""
-
-    how: Rewrite
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(newly_filtered(rows[_ROWS], self.how.schema)[1]).encode()

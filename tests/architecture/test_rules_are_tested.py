@@ -14,13 +14,12 @@ ELSEWHERE = {
     "events": ("tests/one_task/test_events.py", _DECODING),
     "file_groups": ("tests/rules/test_batch_schema.py", "made for the columns of a batch"),
     "masks": ("tests/scenarios/r12_masks", _DECODING),
-    "newly_filtered": ("tests/one_task/test_new_filter.py", _WHOLE_TABLE),
     "other_table": ("tests/one_task/test_verify_against.py", _WHOLE_TABLE),
     "quarantine": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "shards": ("tests/one_task/test_shards.py", _WHOLE_TABLE),
     "stale_rows": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "step_results": ("tests/unit/test_overlap.py", "values without a rule but this one"),
-    "stored_columns": ("tests/one_task/test_applied_schema.py", _WHOLE_TABLE),
+    "stored_columns": ("tests/one_task/test_schema_command.py", _WHOLE_TABLE),
 }
 """Where a module without a test module of its name is tested, and why there."""
 

@@ -233,7 +233,7 @@ NO_DB = "the connection 'NO_DB' is not set"
         (("erase", "lines", "--key", "n=5", "--yes"), "ERASE_KEY_INVALID", f"{LINES} n"),
         (("erase", "lines", "--key", "n=5", "--dry-run"), "ERASE_KEY_INVALID", f"{LINES} n"),
         (("verify", "orders", "--source-connection", "NO_DB"), "SOURCE_CONNECTION_MISSING", NO_DB),
-        (("resync", "orders", "--source-connection", "NO_DB"), "SOURCE_CONNECTION_MISSING", NO_DB),
+        (("resync", "orders", "--differences", "--source-connection", "NO_DB"), "SOURCE_CONNECTION_MISSING", NO_DB),
     ],
 )
 def test_a_mistake_of_the_user_ends_before_a_job_starts(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -95,18 +94,6 @@ def test_reload_of_no_time(option: tuple[str, str], shop: Shop) -> None:
     assert not (shop.folder / "order.json").exists()
 
 
-def test_resync_is_a_checked_refresh(shop: Shop) -> None:
-    checked = {"rows": 5000, "appear": 1, "vanish": 0, "change": 2, "far_before": 3, "far_after": 0}
-    results = {"sales.orders": {"details": {"resync": checked}}}
-    shop.around = replace(shop.around, environ={**shop.around.environ, "SHOP_DB": "sqlite:///shop.db"})
-    answer = shop.gddl("resync", "--table", "sales.orders", "--source-connection", "SHOP_DB", results=results)
-    assert answer.status == 0
-    options = shop.order["options"]
-    assert options["action"]["name"] == "resync"
-    assert options["action"]["source_connection"] == "SHOP_DB"
-    assert "sales.orders succeeded 5,000 1 0 2 3 0" in [" ".join(line.split()) for line in answer.out.splitlines()]
-
-
 ROWS_READ = {"sales.lines": {"details": {"resync": {"rows": 5000, "absent": 2, "files": 1}}}}
 
 
@@ -131,12 +118,7 @@ def test_resync_of_several_composite_keys(shop: Shop) -> None:
     ]  # fmt: skip
 
 
-def test_resync_of_a_range_or_of_differences(shop: Shop) -> None:
-    options = resync_lines(shop, "--from", "order_id=5", "--to", "order_id=9", "--to", "n=z")
-    assert (options["action"]["from_key"], options["action"]["to_key"]) == (
-        {"order_id": "5"},
-        {"order_id": "9", "n": "z"},
-    )
+def test_resync_of_differences(shop: Shop) -> None:
     assert resync_lines(shop, "--differences")["action"]["differences"] is True
 
 
@@ -148,8 +130,8 @@ def test_resync_of_a_range_or_of_differences(shop: Shop) -> None:
         (("--key", "5"), "not a value alone"),
         (("--key", "=5"), "is not COLUMN=VALUE"),
         (("--key", ""), "is not COLUMN=VALUE"),
-        (("--key", "order_id=5", "--key", "n=1", "--differences"), "in more than one way"),
-        (("--key", "order_id=5", "--key", "n=1", "--to", "order_id=7"), "in more than one way"),
+        (("--key", "order_id=5", "--key", "n=1", "--differences"), "rows are chosen in two ways"),
+        ((), "no rows are chosen"),
     ],
 )
 def test_resync_of_rows_that_are_not_named_well_starts_no_job(args: tuple[str, ...], said: str, shop: Shop) -> None:
@@ -267,49 +249,3 @@ def test_a_rebuild_of_all_tables_has_to_be_meant(shop: Shop, command: tuple[str,
     assert answer.status == 2
     assert "[TABLES_UNNAMED]" in answer.err
     assert not (shop.folder / "order.json").exists()
-
-
-def test_schema_is_applied_from_lines_as_they_are_printed(shop: Shop) -> None:
-    file = shop.folder / "orders.schema"
-    file.write_text(
-        "# of orders\nid    bigint\nprice  decimal(10, 2)\nnote string\n_gddl  struct<op:string>\n", encoding="utf-8"
-    )
-    details = {"before": {"id": "int"}, "after": {"id": "bigint", "note": "string"}, "added": ["note"],
-               "widened": ["id"], "dry_run": False}  # fmt: skip
-    answer = shop.gddl(
-        "schema", "--table", "sales.orders", "--apply", str(file), results={"sales.orders": {"details": details}}
-    )
-    assert answer.status == 0, answer.err
-    asked = shop.order["options"]
-    assert (asked["action"]["name"], asked["action"]["columns"]) == (
-        "schema_apply", {"id": "bigint", "price": "decimal(10, 2)", "note": "string"}
-    )  # fmt: skip
-    lines = [" ".join(line.split()) for line in answer.out.splitlines()]
-    assert {"id int bigint", "note missing string"} <= set(lines)
-    assert "applied: note, id" in answer.out
-
-
-def test_no_file_to_apply(shop: Shop) -> None:
-    answer = shop.gddl("schema", "--table", "sales.orders", "--apply", "")
-    assert (answer.status, "[SCHEMA_FILE_INVALID]" in answer.err) == (2, True)
-
-
-@pytest.mark.parametrize("text", ["", "id", "id int\nID bigint"])
-def test_no_schema_to_apply(text: str, shop: Shop) -> None:
-    file = shop.folder / "orders.schema"
-    file.write_text(text, encoding="utf-8")
-    answer = shop.gddl("schema", "--table", "sales.orders", "--apply", str(file))
-    assert (answer.status, "[SCHEMA_FILE_INVALID]" in answer.err) == (2, True)
-    assert not (shop.folder / "order.json").exists()
-
-
-def test_a_dropped_column_is_named_and_confirmed(shop: Shop) -> None:
-    rebuilt = {"rows": 3, "columns": ["id"], "dropped": ["note"]}
-    command = ("schema", "--table", "sales.orders", "--drop-column", "note")
-    answer = shop.gddl(*command, "--yes", results={"sales.orders": {"details": {"rebuild": rebuilt}}})
-    assert answer.status == 0, answer.err
-    asked = shop.order["options"]
-    assert (asked["action"]["name"], asked["action"]["drop_columns"]) == ("rebuild", ["note"])
-    assert "dropped note; it has id" in answer.out
-    shop.gddl(*command, "--dry-run", results={})
-    assert shop.order["options"]["action"]["name"] == "plan"

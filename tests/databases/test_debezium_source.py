@@ -163,8 +163,8 @@ def test_resync_of_what_was_lost_under_a_writer_ends_in_the_source(
         keys = tuple({"id": str(key)} for key in range(0, 140, 7))
         done(lake, source, SPEC, JobOptions(action=ResyncRows(keys=keys)))
         for low in range(0, 140, 35):
-            asked = JobOptions(action=ResyncRows(from_key={"id": str(low)}, to_key={"id": str(low + 34)}))
-            done(lake, source, SPEC, asked)
+            keys = tuple({"id": str(key)} for key in range(low, low + 35))
+            done(lake, source, SPEC, JobOptions(action=ResyncRows(keys=keys)))
     done(lake, source, SPEC)
     assert rows(lake) == truth(source)
     assert done(lake, source, SPEC, VERIFY).details["source"]["different"] == 0

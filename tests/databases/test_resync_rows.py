@@ -20,7 +20,7 @@ from airflow_gddl.contract.actions import Erase, Rebuild, Release, Reload, Resyn
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, TableSpec
 from tests.databases.test_initial_load import LOGGED, NAME, done, rows_of, run
-from tests.harness.asked import options_of, with_asked
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 from tests.harness.sharded import Sharded
@@ -108,28 +108,11 @@ def test_missing_wrong_and_surplus_rows_of_named_keys_are_repaired(service: Serv
     assert done(lake, source, SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
-def test_rows_of_a_range_are_repaired_and_others_are_left(service: Service) -> None:
-    lake, source = service.lake, service.engine
-    unseen(
-        source, "UPDATE s.t SET v = 'other'", "DELETE FROM s.t WHERE id IN (12, 40)",
-        "INSERT INTO s.t SELECT i, 'new' FROM generate_series(100, 130) i",
-    )  # fmt: skip
-    before = lake.replica(SPEC)
-    found = resync(lake, source, from_key={"id": "10"}, to_key={"id": "110"})
-    wanted = {i: v for i, v in before.items() if i < 10} | {i: v for i, v in rows_of(source).items() if 10 <= i <= 110}
-    assert lake.replica(SPEC) == wanted
-    assert (found.details["resync"]["rows"], found.details["resync"]["absent"]) == (39 + 11, 2)
-    resync(lake, source, to_key={"": "9"})
-    resync(lake, source, from_key={"id": "111"})
-    assert lake.replica(SPEC) == rows_of(source)
-    assert done(lake, source, SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
-
-
-def test_range_is_read_in_chunks(service: Service) -> None:
+def test_keys_are_read_in_chunks(service: Service) -> None:
     lake, source = service.lake, service.engine
     unseen(source, "UPDATE s.t SET v = 'other'", "DELETE FROM s.t WHERE id = 49")
     chunks = replace(SPEC, initial_load=InitialLoad(chunk_rows=10))
-    found = resync(lake, source, spec=chunks, from_key={"id": "5"})
+    found = resync(lake, source, *range(5, 51), spec=chunks)
     assert found.details["resync"]["files"] == 6, "45 rows by 10, and the deletes"
     assert lake.replica(SPEC) == rows_of(source) | {i: f"v{i}" for i in range(1, 5)}
 
@@ -210,7 +193,7 @@ def test_random_repairs_under_a_writer_end_in_the_source(seed: int, service: Ser
     try:
         resync(lake, source, *chance.sample(range(80), 15))
         for low in range(0, 80, 20):
-            resync(lake, source, from_key={"id": str(low)}, to_key={"id": str(low + 19)})
+            resync(lake, source, *range(low, low + 20))
     finally:
         stop.set()
         writer.join()
@@ -236,7 +219,7 @@ def _write_some(engine: sa.Engine, chance: random.Random) -> None:
         (SPEC, ResyncRows(keys=({"v": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not v"),
         (SPEC, ResyncRows(keys=({"nothing": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not nothing"),
         (SPEC, ResyncRows(keys=({"id": "abc"},)), "RESYNC_KEY_INVALID", "not one of its type, int"),
-        (SPEC, ResyncRows(from_key={"id": "1.5"}), "RESYNC_KEY_INVALID", "not one of its type, int"),
+        (SPEC, ResyncRows(keys=({"id": "1.5"},)), "RESYNC_KEY_INVALID", "not one of its type, int"),
         (replace(SPEC, options={}), ResyncRows(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "no connection"),
         (replace(SPEC, table="s.other"), ResyncRows(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "not loaded yet"),
     ],
@@ -303,7 +286,7 @@ def composite_truth(engine: sa.Engine) -> list[tuple[Any, ...]]:
         return sorted(tuple(row) for row in connection.execute(sa.text("SELECT region, at, n, v FROM s.c")))
 
 
-def test_composite_keys_are_named_whole_and_ranges_by_their_first_columns(composite: Lake, source: sa.Engine) -> None:
+def test_composite_keys_are_named_whole(composite: Lake, source: sa.Engine) -> None:
     execute(source, "UPDATE s.c SET v = 'new' WHERE n = 1", "DELETE FROM s.c WHERE n IN (2, 3.5)")
     region = chr(64 + 4) + "'\\u00fc"
     part = run(composite, source, _COMPOSITE, JobOptions(action=ResyncRows(keys=({"region": region, "n": "1"},))))
@@ -314,13 +297,8 @@ def test_composite_keys_are_named_whole_and_ranges_by_their_first_columns(compos
     assert [row for row in composite_rows(composite) if row[3] == "new"] == [
         row for row in composite_truth(source) if row[3] == "new"
     ]
-    second = run(composite, source, _COMPOSITE, JobOptions(action=ResyncRows(from_key={"at": "2024-06-01"})))
-    assert second.error is not None
-    assert "name the first columns of the key" in second.error.message
-    low = JobOptions(action=ResyncRows(from_key={"region": "A"}, to_key={"region": "C'\\u00fc"}))
-    done(composite, source, _COMPOSITE, low)
-    done(composite, source, _COMPOSITE, with_asked(low, from_key={"region": "D"}, to_key={}))
-    done(composite, source, _COMPOSITE, with_asked(low, from_key={}, to_key={"region": "A"}))
+    keys = tuple({"region": name, "at": at.isoformat(), "n": str(n)} for name, at, n, _ in composite_rows(composite))
+    done(composite, source, _COMPOSITE, JobOptions(action=ResyncRows(keys=keys)))
     assert composite_rows(composite) == composite_truth(source)
 
 
@@ -351,7 +329,7 @@ def test_rows_have_their_place_in_each_order(order: str, source: sa.Engine, tmp_
     execute(source, "UPDATE s.t SET v = 'on its way' WHERE id = 2")
     unseen(source, "UPDATE s.t SET v = 'other' WHERE id < 5", "DELETE FROM s.t WHERE id = 7")
     unseen(source, "INSERT INTO s.t VALUES (100, 'new')")
-    resync(lake, source, spec=spec, from_key={"id": "1"}, to_key={"id": "8"})
+    resync(lake, source, *range(1, 9), spec=spec)
     resync(lake, source, 100, spec=spec)
     assert live(lake) == rows_of(source)
     execute(source, "UPDATE s.t SET v = 'last' WHERE id IN (1, 2)", "INSERT INTO s.t VALUES (7, 'again')")
@@ -409,7 +387,7 @@ def test_an_erased_key_does_not_come_back(service: Service) -> None:
     lake, source = service.lake, service.engine
     done(lake, source, SPEC, JobOptions(action=Erase(key={"id": "5"})))
     resync(lake, source, 5, 6)
-    resync(lake, source, from_key={"id": "4"}, to_key={"id": "7"})
+    resync(lake, source, 4, 5, 6, 7)
     assert lake.replica(SPEC) == {i: v for i, v in rows_of(source).items() if i != 5}
 
 
@@ -460,7 +438,8 @@ def test_rows_of_one_source_of_several_are_repaired_alone(sharded: Sharded, sour
     eu = {i: f"v{i}" for i in range(1, 51) if i != 3} | {25: "other", 100: "new"}
     sharded.truth["crm_eu"] = eu
     assert rows_of_shards(sharded) == sharded.expected
-    found = of_shards(sharded, source, from_key={"_source": "crm_eu", "id": "21"}, to_key={"_source": "crm_eu"})
+    keys = tuple({"_source": "crm_eu", "id": str(i)} for i in (*range(21, 51), 100))
+    found = of_shards(sharded, source, keys=keys)
     assert found.error is None
     assert (found.details["resync"]["rows"], found.details["resync"]["absent"]) == (30, 1)
     sharded.truth["crm_eu"] = rows_of(source)
@@ -478,7 +457,6 @@ def test_rows_of_one_source_of_several_are_repaired_alone(sharded: Sharded, sour
         ({"keys": ({"id": "1"},)}, "RESYNC_KEY_INVALID"),
         ({"keys": ({"_source": "crm_asia", "id": "1"},)}, "RESYNC_KEY_INVALID"),
         ({"keys": ({"_source": "crm_eu", "id": "1"}, {"_source": "crm_us", "id": "1"})}, "RESYNC_KEY_INVALID"),
-        ({"from_key": {"_source": "crm_eu"}, "to_key": {"_source": "crm_us"}}, "RESYNC_KEY_INVALID"),
         ({"differences": True}, "SHARDS_UNSUPPORTED"),
         ({"keys": ({"_source": "crm_eu", "id": "1"},), "source_connection": ""}, "RESYNC_ROWS_REFUSED"),
     ],

@@ -244,9 +244,8 @@ def test_reload_of_a_damaged_change_table_asks_where_landed_files_are_gone(whole
     gone.rename(gone.with_name("kept"))
     changes = Path(lake.layout(SPEC).changes)
     DAMAGES["data_file_gone"](changes)
-    for name in ("rebuild", "resync", "reload"):
-        options = options_of(name, **({"source_connection": "GDDL_SOURCE_X"} if name == "resync" else {}))
-        error = lake.result(SPEC, options).error
+    for name in ("rebuild", "reload"):
+        error = lake.result(SPEC, options_of(name)).error
         assert error is not None
         assert error.code == ("RELOAD_UNCONFIRMED" if name == "reload" else "TABLE_DAMAGED"), error
         assert "is gone" in error.message

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import Rebuild, Reload, Resync, Verify
+from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
@@ -29,7 +29,6 @@ VERBS = {
     "gddl reload --from-files --since 2026-01-30 --until 2026-02-01 --table T": JobOptions(
         action=Reload(landed_since="2026-01-30", landed_until="2026-02-01")
     ),
-    "gddl resync --table T --source-connection NAME": JobOptions(action=Resync()),
 }
 OF_TIME = next(command for command in VERBS if "--since" in command)
 
@@ -119,21 +118,12 @@ def mended(empty: Lake) -> None:
     assert lake.replica(SPEC) == {0: "new", 1: "right", 2: "load 2"}
 
 
-def like_its_source(empty: Lake) -> None:
-    """With a source: `test_repairs.py`, `spark/test_verify_source.py`; without a connection it is refused."""
-    refused = filled(empty).run(SPEC, VERBS["gddl resync --table T --source-connection NAME"])
-    assert isinstance(refused, TableOutcome)
-    assert refused.result.error is not None
-    assert refused.result.error.code == "RESYNC_REFUSED"
-
-
 PLAYED: dict[str, tuple[str, Callable[[Lake], None]]] = {
     "the replica was damaged": ("gddl rebuild --table T", damaged),
     "`keys`, `sequence_by`, `mask`": ("gddl rebuild --table T", changed_row),
     "the source was truncated": ("gddl reload --from-files --table T", truncated),
     "a file's types or columns were wrong": ("gddl reload --from-files --table T", wrong_types),
     "files of a time were restored": (OF_TIME, mended),
-    "the table must equal its source": ("gddl resync --table T --source-connection NAME", like_its_source),
 }
 
 
@@ -214,8 +204,7 @@ OF_PAGES = {
         "reads no landing file, and": "one_task/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
         "changes of some rows were lost": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
         "gddl resync --table shop.orders --key": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
-        "--from id=1000": f"{RESYNC_ROWS}::test_rows_of_a_range_are_repaired_and_others_are_left",
-        "--from tenant=12": f"{RESYNC_ROWS}::test_composite_keys_are_named_whole_and_ranges_by_their_first_columns",
+        "must equal its source": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
         "shop.orders --differences": f"{RESYNC_ROWS}::test_differences_that_verify_has_found_are_repaired",
         **{situation: f"one_task/test_repair_page.py::{play.__name__}" for situation, (_, play) in PLAYED.items()},
     },
@@ -259,7 +248,6 @@ OF_PAGES = {
         "files of a date range again": "one_task/test_repair_page.py::mended",
         "from the files that are there, and nothing else": "one_task/test_repair_page.py::truncated",
         "some rows, read from the source": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
-        "compared with the source": "one_task/test_repairs.py::test_resync_repairs_a_replica",
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },
     "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay_orders_the_chosen_codes"},

@@ -1,43 +1,30 @@
-"""Rebuild, reload and resync: what each reads, what it keeps and drops, and when it is refused."""
+"""Rebuild and reload: what each reads, what it keeps and drops, and when it is refused."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-import sqlalchemy as sa
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_gddl.contract.actions import Erase, Explain, Plan, Rebuild, Reload, Resync, Verify
+from airflow_gddl.contract.actions import Erase, Explain, Plan, Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.totals import TableOutcome
-from tests.harness.asked import with_asked
 from tests.harness.lake import Lake
 from tests.harness.landing import write
-from tests.one_task.postgres import execute, postgres
 from tests.one_task.test_verify_source import SPEC as WITH_SOURCE
-from tests.one_task.test_verify_source import three, verified
 from tests.spark.children import killed_child
 
 REBUILD = JobOptions(action=Rebuild())
 RELOAD = JobOptions(action=Reload())
 CONFIRMED = JobOptions(action=Reload(confirmed=True))
-RESYNC = JobOptions(action=Resync())
 SPEC = replace(WITH_SOURCE, options={})
-
-
-@pytest.fixture(scope="module")
-def source() -> Iterator[sa.Engine]:
-    with postgres() as engine:
-        execute(engine, "CREATE SCHEMA s")
-        yield engine
 
 
 def filled(root: Path) -> Lake:
@@ -171,7 +158,6 @@ def test_reload_takes_the_files_alone_and_asks_first(tmp_path: Path) -> None:
     reported = lake.done(SPEC, CONFIRMED)
     assert reported.details["reload"] == {
         "files": 1, "rows": 1, "rows_before": 4, "appear": 1, "vanish": 4, "change": 0, "columns": (), "archived": 7,
-        "far_before": None, "far_after": None,
     }  # fmt: skip
     assert lake.replica(SPEC) == {9: "only"}
     assert generations(lake) == [0] * 7 + [1]
@@ -255,79 +241,6 @@ def test_killed_reload_is_resumed(step: str, tmp_path: Path) -> None:
     assert killed_child(lake.job([SPEC], CONFIRMED, run_id="dies"), step).status == -9
     assert lake.done(SPEC).mode == "refresh"
     assert (lake.replica(SPEC), generations(lake)) == ({0: "new"}, [0] * 5 + [1, 1])
-
-
-def test_resync_needs_a_connection(tmp_path: Path) -> None:
-    assert "needs a connection" in failed(filled(tmp_path), RESYNC, "RESYNC_REFUSED")
-
-
-def shop(source: sa.Engine) -> dict[str, str]:
-    return {"GDDL_SOURCE_SHOP": source.url.render_as_string(hide_password=False)}
-
-
-def test_resync_with_more_differences_is_refused(source: sa.Engine, tmp_path: Path) -> None:
-    execute(source, "DROP TABLE IF EXISTS s.t")
-    lake = three(tmp_path, source)
-    execute(source, "UPDATE s.t SET v = 'only the replica has it' WHERE id = 1")
-    DeltaTable(lake.layout(SPEC).replica).update(updates={"v": "'only the replica has it'"}, predicate="id = 1")
-    message = of_failure(verified(lake, shop(source), WITH_SOURCE, RESYNC), "RESYNC_REFUSED")
-    assert "1 keys of the new table differ from the source, of the live one 0" in message
-    assert lake.replica(SPEC)[1] == "only the replica has it"
-
-
-def test_resync_repairs_a_replica(source: sa.Engine, tmp_path: Path) -> None:
-    execute(source, "DROP TABLE IF EXISTS s.t")
-    lake = three(tmp_path, source)
-    DeltaTable(lake.layout(SPEC).replica).delete("id < 2")
-    result = verified(lake, shop(source), WITH_SOURCE, RESYNC)
-    assert result.error is None
-    assert (result.details["resync"]["far_before"], result.details["resync"]["far_after"]) == (2, 0)
-
-
-def test_resync_that_still_differs_fails(source: sa.Engine, tmp_path: Path) -> None:
-    """The lake's files lack a row of the source, before and after: that is no success."""
-    execute(source, "DROP TABLE IF EXISTS s.t")
-    lake = three(tmp_path, source)
-    execute(source, "INSERT INTO s.t (id, v) VALUES (77, 'never landed')")
-    result = verified(lake, shop(source), WITH_SOURCE, RESYNC)
-    assert "1 keys of the new table differ from the source" in of_failure(result, "RESYNC_DIFFERENT")
-    assert result.details["resync"]["far_after"] == 1
-
-
-def test_resync_removes_rows_that_only_the_lake_has(source: sa.Engine, tmp_path: Path) -> None:
-    """As after a lost replication slot: the deletes never came, and the old files are gone."""
-    execute(source, "DROP TABLE IF EXISTS s.t")
-    lake = three(tmp_path, source)
-    for path in landing(lake).iterdir():
-        path.unlink()
-    execute(source, "DELETE FROM s.t WHERE id <> 1")
-    write(landing(lake), "LOAD00000002.parquet", pa.table({"id": pa.array([1], pa.int32()), "v": ["load 1"]}))
-    result = verified(lake, shop(source), WITH_SOURCE, RESYNC)
-    assert result.error is None, result.error
-    assert sorted(lake.replica(SPEC)) == [1]
-
-
-def test_unreadable_file_prevents_a_resync(source: sa.Engine, tmp_path: Path) -> None:
-    execute(source, "DROP TABLE IF EXISTS s.t")
-    lake = three(tmp_path, source)
-    lake.change(SPEC, 1, [("U", 1, "load 1")])
-    load = landing(lake, "LOAD00000001.parquet")
-    load.write_bytes(load.read_bytes()[:50])
-    result = verified(lake, shop(source), WITH_SOURCE, RESYNC)
-    assert load.name in of_failure(result, "RESYNC_REFUSED")
-
-
-def test_unreachable_source_delays_no_table(tmp_path: Path) -> None:
-    """What can't be checked is not swapped; the table's next loads don't wait for the source either."""
-    lake = filled(tmp_path)
-    asked = with_asked(RESYNC, source_connection="GDDL_SOURCE_SHOP")
-    environ = {"GDDL_SOURCE_SHOP": "postgresql://nobody@127.0.0.1:1/none"}
-    version = DeltaTable(lake.layout(SPEC).replica).version()
-    result = verified(lake, environ, SPEC, asked)
-    assert result.status == "failed"
-    assert DeltaTable(lake.layout(SPEC).replica).version() == version
-    lake.change(SPEC, 2, [("I", 9, "after")])
-    assert (lake.done(SPEC).mode, lake.replica(SPEC)[9]) == ("incremental", "after")
 
 
 def test_readers_see_the_old_or_the_new_table(tmp_path: Path) -> None:

@@ -334,7 +334,7 @@ def test_rows_that_cannot_be_are_refused(tmp_path: Path, row: str, code: str) ->
     assert all("\n" not in str(problem) for problem in problems)
 
 
-@pytest.mark.parametrize("options", [{"action": "reload"}, {"action": "resync"}])
+@pytest.mark.parametrize("options", [{"action": "reload"}, {"action": "resync_rows", "differences": True}])
 def test_what_is_not_built_for_shards_is_refused_before_anything_is_done(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:

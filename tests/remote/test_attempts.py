@@ -408,7 +408,7 @@ TestMachine = Machine.TestCase
     ("action", "stays"),
     [
         (Erase(key={"id": "7"}), False), (Explain(key={"id": "7"}), False), (ResyncRows(keys=({"id": "7"},)), False),
-        (ResyncRows(from_key={"id": "7"}), False), (Verify(), True),
+        (Verify(), True),
     ],
 )  # fmt: skip
 def test_a_specification_with_keys_of_rows_goes_when_its_run_has_ended(action: Action, stays: bool) -> None:

@@ -67,14 +67,6 @@ def test_table_that_nothing_has_ordered_yet_is_planned() -> None:
     assert (how.schema.sequence, how.reordered) == ((), False)
 
 
-@pytest.mark.parametrize("prefix", ["old_", None])
-def test_dropped_column_goes_with_its_before_image(prefix: str | None) -> None:
-    spec = row(before_image_prefix=prefix)
-    how = planned(spec, spec, before={"old_v": "string", "old_n": "int"}, drops=("v",))
-    gone = {"v", "old_v"} if prefix else {"v"}
-    assert set(columns_of(how)) == {*_DATA, "old_v", "old_n"} - gone
-
-
 def test_before_image_of_a_column_that_is_declared_text_becomes_text() -> None:
     spec = row(before_image_prefix="old_", options={"types": {"n": "string"}})
     found = columns_of(planned(spec, spec, before={"old_n": "int"}))

@@ -42,7 +42,7 @@ def test_keys_and_ranges_beside_changes_on_their_way(tmp_path: Path) -> None:
         unseen(source, "INSERT INTO s.t VALUES (100, 'new')")
         execute(source, "UPDATE s.t SET v = 'on its way' WHERE id IN (4, 31)", "DELETE FROM s.t WHERE id = 32")
         done(JobOptions(action=ResyncRows(keys=({"id": "3"}, {"id": "4"}, {"id": "100"}))))
-        done(JobOptions(action=ResyncRows(from_key={"id": "20"}, to_key={"id": "50"})))
+        done(JobOptions(action=ResyncRows(keys=tuple({"id": str(i)} for i in range(20, 51)))))
         assert lake.replica(SPEC) == rows_of(source)
         execute(source, "INSERT INTO s.t VALUES (32, 'again')", "UPDATE s.t SET v = 'last' WHERE id = 4")
         service.write()

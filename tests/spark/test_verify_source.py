@@ -1,4 +1,4 @@
-"""Spark's replicas against a real PostgreSQL, and a resync that it decides about."""
+"""Spark's replicas against a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import pyarrow as pa
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import Resync, Verify
+from airflow_gddl.contract.actions import Rebuild, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake
 from tests.harness.landing import write
-from tests.one_task.postgres import execute, postgres
-from tests.one_task.test_verify_source import COLUMNS, SPEC, three
+from tests.one_task.postgres import postgres
+from tests.one_task.test_verify_source import COLUMNS, SPEC
 
 TIER = replace(DEFAULT_TIERS["small"], tasks="many")
 QUIET = JobOptions(action=Verify(settle_seconds=0))
 
 
-def test_all_types_compare_and_resync(tmp_path: Path) -> None:
+def test_all_types_compare(tmp_path: Path) -> None:
     lake, port = Lake(tmp_path, TIER), LocalPort("many")
     with postgres() as engine:
         fill(engine)
@@ -42,40 +42,10 @@ def test_all_types_compare_and_resync(tmp_path: Path) -> None:
         reported = result(QUIET)
         assert reported.error is not None
         assert [(k["key"], k["state"]) for k in reported.details["source"]["keys"]] == [('{"id": "2"}', "missing")]
-        mended = result(JobOptions(action=Resync()))
-        assert mended.details["resync"] == {
-            "files": 1, "rows": 3, "rows_before": 2, "appear": 1, "vanish": 0, "change": 0, "columns": (),
-            "archived": 0, "far_before": 1, "far_after": 0,
-        }  # fmt: skip
+        assert result(JobOptions(action=Rebuild())).error is None
         reported = result(QUIET)
         assert reported.error is None, reported.details
         assert set(reported.details["source"]["not_compared"]) == {"fixed"}
-
-
-def test_resync_is_decided_by_the_source(tmp_path: Path) -> None:
-    """Refused where it would be worse, failed while it differs, and without rows that the source has no more."""
-    lake, port, resync = Lake(tmp_path, TIER), LocalPort("many"), JobOptions(action=Resync())
-    with postgres() as engine:
-        execute(engine, "CREATE SCHEMA s")
-        three(tmp_path, engine)
-        url = engine.url.render_as_string(hide_password=False)
-        runtime = replace(port.runtime, environ={"GDDL_SOURCE_SHOP": url, "GDDL_SETTLE": "0s"})
-
-        def code() -> str | None:
-            (outcome,) = run_job(lake.job([SPEC], resync), runtime, lambda _: None)
-            return None if outcome.result.error is None else outcome.result.error.code
-
-        execute(engine, "UPDATE s.t SET v = 'changed' WHERE id = 1")
-        DeltaTable(lake.layout(SPEC).replica).update(updates={"v": "'changed'"}, predicate="id = 1")
-        assert (code(), lake.replica(SPEC)[1]) == ("RESYNC_REFUSED", "changed")
-        lake.change(SPEC, 1, [("U", 1, "changed")])
-        execute(engine, "INSERT INTO s.t (id, v) VALUES (77, 'never landed')")
-        assert (code(), lake.replica(SPEC)) == ("RESYNC_DIFFERENT", {0: "load 0", 1: "changed", 2: "load 2"})
-        for path in Path(lake.layout(SPEC).landing).iterdir():
-            path.unlink()
-        execute(engine, "DELETE FROM s.t WHERE id <> 1")
-        write(Path(lake.layout(SPEC).landing), "LOAD00000002.parquet", pa.table({"id": [1], "v": ["changed"]}))
-        assert (code(), lake.replica(SPEC)) == (None, {1: "changed"})
 
 
 def fill(engine: sa.Engine) -> None:

@@ -34,11 +34,11 @@ from airflow_gddl.topology.table_row import TableRow
 from tests.unit.test_table_status import DAY, ROW, changed_daily
 
 PLAYED = (
-    *("run", "rebuild", "reload", "resync", "resync_rows", "errors_replay", "errors_dismiss", "erase"),
+    *("run", "rebuild", "reload", "resync_rows", "errors_replay", "errors_dismiss", "erase"),
     *("maintain", "adopt", "release", "verify"),
 )
 CALM: TableRow = replace(ROW, freshness=None)
-FILES = {"reload": {"reload": {}}, "resync": {"resync": {}}, "rebuild": {"rebuild": {"rekeyed": True}}}
+FILES = {"reload": {"reload": {}}, "rebuild": {"rebuild": {"rekeyed": True}}}
 VERIFIED = {
     "rows": 1, "expected_rows": 1, "buckets_different": 0, "source": {"different": 0},
     "windows": {"since": "1970-01-01T00:00:00+00:00"},

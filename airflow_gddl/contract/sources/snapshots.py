@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from airflow_gddl.contract.endings import FILES, Ending
+from airflow_gddl.contract.endings import Ending
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.sources import SourceDescriptor
 from airflow_gddl.contract.table_spec import TableSpec
@@ -64,6 +64,6 @@ def is_used(spec: TableSpec) -> bool:
 SOURCE = SourceDescriptor(
     is_used=is_used,
     check_values=problems,
-    endings={HELD_CODE: Ending(("run", *FILES, "release"), "a run says it while a snapshot is held")},
+    endings={HELD_CODE: Ending(("run", "reload", "release"), "a run says it while a snapshot is held")},
     when_idle=frozenset({HELD_CODE, CLEARED_CODE}),
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
-from airflow_gddl.contract.endings import COMMITS, COUNTS, FILES, Ending
+from airflow_gddl.contract.endings import COMMITS, COUNTS, Ending
 from airflow_gddl.contract.idle_runs import OWN_CODES
 from airflow_gddl.contract.result import CATALOG_PROBLEMS, INCOMPLETE_CODE, SHARED_CODE, STALE_CODE
 
@@ -18,7 +18,7 @@ VERIFY_CODE, SOURCE_CODE = "VERIFY_DIFFERENT", "SOURCE_DIFFERENT"
 UNREAD_CODE, RATE_CODE, MAINTENANCE_CODE = "FILE_UNREADABLE", "QUARANTINE_RATE", "MAINTENANCE_DUE"
 
 
-_NEWER = Ending(("run", *FILES), "said of the files of one run; the next files, or all files again, take its place")
+_NEWER = Ending(("run", "reload"), "said of the files of one run; the next files, or all files again, take its place")
 _CATALOG = Ending(COMMITS, "each run that commits tells the catalog, and warns again where it can't")
 
 OF_ROOMS: Mapping[str, Ending] = {code: how for one in OWN_CODES for code, how in one.endings.items()}
@@ -27,25 +27,25 @@ ENDINGS: Mapping[str, Ending] = {
     "BATCH_LATE": _NEWER,
     "COLUMN_DROPPED": _NEWER,
     UNREAD_CODE: Ending(COUNTS, "the files are counted, by whoever counts the quarantine", by_count=True, judged=True),
-    "FOREIGN_COMMIT": Ending(("run", "rebuild", *FILES), "a run says it until the tables were made again"),
+    "FOREIGN_COMMIT": Ending(("run", "rebuild", "reload"), "a run says it until the tables were made again"),
     "GENERATIONS_INFERRED": _NEWER,
     SHARED_CODE: Ending(
-        ("rebuild", *FILES, "errors_dismiss"),
+        ("rebuild", "reload", "errors_dismiss"),
         "all rows by other keys, or a person who says that they are meant",
         judged=True,
     ),
     "LOAD_AFTER_CHANGES": _NEWER,
-    INCOMPLETE_CODE: Ending(("run", *FILES), "a run says it until a whole full load has come", judged=True),
-    "LOG_BEGAN_LATE": Ending(("run", "rebuild", *FILES), "a run says it until changes are in order again"),
+    INCOMPLETE_CODE: Ending(("run", "reload"), "a run says it until a whole full load has come", judged=True),
+    "LOG_BEGAN_LATE": Ending(("run", "rebuild", "reload"), "a run says it until changes are in order again"),
     STALE_CODE: Ending(
         COUNTS,
         "rows are stale by what is in quarantine, which a rebuild and a reload leave",
         by_count=True,
     ),
-    "SNAPSHOT_INCOMPLETE": Ending(("run", *FILES, "release"), "a run says it until all rows have come"),
+    "SNAPSHOT_INCOMPLETE": Ending(("run", "reload", "release"), "a run says it until all rows have come"),
     "SNAPSHOT_MERGED": _NEWER,
-    "SWEEP_HELD": Ending(("run", *FILES, "release"), "a run says it while the sweep is held"),
-    "TRUNCATE_HELD": Ending(("run", *FILES, "release"), "a run says it while a truncate holds files"),
+    "SWEEP_HELD": Ending(("run", "reload", "release"), "a run says it while the sweep is held"),
+    "TRUNCATE_HELD": Ending(("run", "reload", "release"), "a run says it while a truncate holds files"),
     "TRUNCATE_IGNORED": _NEWER,
     **dict.fromkeys(sorted(CATALOG_PROBLEMS), _CATALOG),
     VERIFY_CODE: Ending(("verify",), "only a comparison shows that it is settled", judged=True),

@@ -286,7 +286,7 @@ class TableRecord:
 
 def _sees_all(result: JobResult) -> bool:
     """Whether an action has looked at all that has landed; a rebuild, for one, reads what the lake has."""
-    actions = ("run", "reload", "resync", "release")
+    actions = ("run", "reload", "release")
     is_rebuild = result.action == "run" and result.mode == "refresh"
     return result.status != "failed" and result.action in actions and not is_rebuild
 
@@ -345,7 +345,7 @@ def _judges_keys(result: JobResult) -> bool:
         return SHARED_CODE in details.get("codes", ())
     rebuild = details.get("rebuild")
     by_other_keys = isinstance(rebuild, Mapping) and bool(rebuild.get("rekeyed"))
-    return by_other_keys or bool({"reload", "resync"} & details.keys())
+    return by_other_keys or "reload" in details
 
 
 def _verdicts(result: JobResult) -> dict[str, bool]:
