@@ -11,10 +11,9 @@ from airflow.models.dag import DagModel, DagTag
 from airflow.models.taskinstance import TaskInstance
 
 from airflow_gddl.contract.row_checks import check_table
-from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.metadata.settings import build_tiers
-from airflow_gddl.topology.pipelines import pipelines
 from tests.airflow.bag import ROOT, kept, parse
 from tests.airflow.stage import Stage
 
@@ -66,17 +65,6 @@ def test_a_continuous_job_without_an_end_has_no_limit(stage: Stage, monkeypatch:
     stage.rows("{table: shop.d, keys: [id], schedule: continuous, size: large}")
     dag = build_dags()["gddl.shop.d"]
     assert (dag.dagrun_timeout, dag.get_task("continuous_load").execution_timeout) == (None, None)
-
-
-def test_a_pack_has_the_freshness_of_its_most_urgent_table() -> None:
-    specs = [
-        TableSpec(table=f"shop.t{n}", keys=("id",), source="shop", freshness=freshness)
-        for n, freshness in enumerate(("2h", None, "30m", "1d"))
-    ]
-    (pipeline,) = pipelines(specs, DEFAULT_TIERS)
-    assert pipeline.freshness == 1800
-    (without,) = pipelines(specs[1:2], DEFAULT_TIERS)
-    assert without.freshness is None
 
 
 def room(model: Any, column: str) -> int:

@@ -320,11 +320,11 @@ def test_both_engines_plan_and_refuse(
 
 
 def test_each_command_with_a_dry_run_is_played() -> None:
-    """`deploy` creates saved jobs by one plan in both forms (tests/remote/test_deploy.py), `adopt` has an action of its
-    own for both (tests/adopt/test_adopt.py), `schema` actions of its own (tests/one_task/test_applied_schema.py)."""
+    """`adopt` has an action of its own for both (tests/adopt/test_adopt.py), `schema` actions of its own
+    (tests/one_task/test_applied_schema.py)."""
     played = {"run", "rebuild", "reload", "maintain", "erase"}
     with_dry_run = {name for name, options in commands(get_command(app)) if "--dry-run" in options}
-    assert with_dry_run == {f"gddl {name}" for name in (*played, "adopt", "deploy databricks", "deploy glue", "schema")}
+    assert with_dry_run == {f"gddl {name}" for name in (*played, "adopt", "schema")}
 
 
 def test_a_dry_run_names_load_files_that_the_last_run_could_not_read(tmp_path: Path) -> None:

@@ -162,11 +162,6 @@ SNAPSHOTS, TABLE_SNAPSHOTS = "debezium/test_snapshots.py", "one_task/test_table_
 RESYNC_ROWS, LATE_FILES = "databases/test_resync_rows.py", "scenarios/test_late_files.py"
 WITHOUT_KEYS = "one_task/test_loads_without_keys.py"
 OF_PAGES = {
-    "capture.md": {
-        "And a row of a dropped partition": (
-            "capture/test_partitions.py::test_row_in_quarantine_of_a_dropped_partition_comes_back_by_a_replay"
-        ),
-    },
     "conformance.md": {
         "--from-files` makes it": f"{LATE_FILES}::test_a_reload_that_comes_after_changes_made_since_is_refused"
     },

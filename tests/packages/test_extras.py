@@ -141,7 +141,8 @@ def check_commands(found: dict[str, Any]) -> None:
     works = [line for line in found if line.split(": ")[-1] in ("gddl init", "gddl validate")]
     assert {line: found[line]["printed"] for line in works if found[line]["status"] != 0} == {}
     assert len(works) == 6, "for each runner, and before"
-    plans = {line: one["printed"] for line, one in found.items() if "gddl plan" in line}
+    plans = {line: one["printed"] for line, one in found.items() if line.endswith("gddl plan")}
+    assert len(plans) >= 3
     assert [line for line, printed in plans.items() if "2 tables in 4 DAGs" not in printed] == []
     extras = {extra for one in found.values() for named in REMEDY.findall(one["printed"]) for extra in named.split(",")}
     assert extras <= set(PROJECT["optional-dependencies"])

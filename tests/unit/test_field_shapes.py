@@ -36,7 +36,10 @@ def base(shape: FieldShape[Any]) -> dict[str, Any]:
         for item in dataclasses.fields(shape.cls)
         if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING
     ]
-    return {name: ["a"] if typing.get_origin(hints[name]) is tuple else "a.b" for name in required}
+    return {
+        name: ["a"] if typing.get_origin(hints[name]) is tuple else next(iter(words(hints[name])), "a.b")
+        for name in required
+    }
 
 
 def cases() -> Iterator[tuple[FieldShape[Any], str]]:
