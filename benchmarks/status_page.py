@@ -107,8 +107,8 @@ def _text(moment: float) -> str:
 
 def _poll(number: int, now: float) -> TablePoll:
     if number % 10 in (0, 1):
-        return TablePoll(polled=now, files=30, waiting=2, since=now - 60, clear=now - 120)
-    return TablePoll(polled=now, files=30, clear=now)
+        return TablePoll(polled=now, first=now, files=30, waiting=2, since=now - 60, clear=now - 120)
+    return TablePoll(polled=now, first=now, files=30, clear=now)
 
 
 def main() -> None:

@@ -26,15 +26,9 @@ IGNORABLE = "ignorable"
 """Key of a field's metadata: true lets a reader that does not know the field ignore it."""
 TAG = "tag"
 """Key of a field's metadata: true lets the field's text tell which class of a union a document holds."""
-WHEN_USED = "when_used"
-"""Key of a field's metadata: true leaves the field out of `to_json` while it has its default.
-
-For fields that results got after the first ones: readers of earlier versions refuse what they don't know.
-"""
 IGNORED = "ignorable"
 """The field of a document that names these, as `Class.field`; see `JobSpec.ignorable`."""
 _ANY = frozenset({"*"})
-_NONE: frozenset[str] = frozenset()
 _UPGRADE = "if a newer airflow-gddl wrote this, install it here, too"
 _SAME_VERSION = "if another version of airflow-gddl wrote this, install the same version on both sides"
 # A folder of ten thousand rows compiles to half a million values, mostly of these types.
@@ -42,11 +36,8 @@ _SCALARS = frozenset((str, int, float, bool, type(None)))
 
 
 def to_json(value: object) -> str:
-    """One line of JSON that UTF-8 can encode; mappings are sorted so that equal values give equal bytes.
-
-    It has all fields of dataclasses but those marked `WHEN_USED` that have their defaults.
-    """
-    return _one_line(_written(value))
+    """One line of JSON that UTF-8 can encode; mappings are sorted so that equal values give equal bytes."""
+    return _one_line(plain(value))
 
 
 def to_document(value: object) -> str:
@@ -95,17 +86,6 @@ def given(record: Any) -> dict[str, Any]:
         for name, default in _defaults(kind)
         if (value := getattr(record, name)) is not default and value != default
     }
-
-
-def _written(value: Any) -> Any:
-    """`plain` without fields marked `WHEN_USED` that have their defaults."""
-
-    def record(kind: type, one: Any) -> dict[str, Any]:
-        unused = {name for name, default in _when_used(kind) if getattr(one, name) == default}
-        values = {name: getattr(one, name) for name in _field_names(kind) if name not in unused}
-        return {name: content if type(content) in _SCALARS else _written(content) for name, content in values.items()}
-
-    return _plain(value, _written, record)
 
 
 def _sparse(value: Any, ignorable: set[str]) -> Any:
@@ -161,22 +141,17 @@ def _ignorable(cls: type) -> frozenset[str]:
     return frozenset(f.name for f in dataclasses.fields(cls) if f.metadata.get(IGNORABLE))
 
 
-@functools.cache
-def _when_used(cls: type) -> tuple[tuple[str, Any], ...]:
-    return tuple((f.name, _default(f)) for f in dataclasses.fields(cls) if f.metadata.get(WHEN_USED))
-
-
 def _default(field: dataclasses.Field[Any]) -> Any:
     return field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
 
 
-def from_json(cls: type[T], text: str, *, ignorable: frozenset[str] = _NONE) -> T:
+def from_json(cls: type[T], text: str) -> T:
     """`decode` of one line of JSON."""
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
         raise _wrong(cls.__name__, f"not JSON: {error}") from error
-    return decode(cls, data, ignorable=ignorable)
+    return decode(cls, data)
 
 
 def report_from_json(cls: type[T], text: str | bytes) -> T:
@@ -192,17 +167,14 @@ def from_json_or_none(cls: type[T], text: str | bytes) -> T | None:
         return None
 
 
-def decode(cls: type[T], data: Any, *, ignorable: frozenset[str] = _NONE) -> T:
-    """Build `cls` from plain data.
-
-    Args:
-        ignorable: unknown fields, as `Class.field`, that are ignored beside those that the document names.
+def decode(cls: type[T], data: Any) -> T:
+    """Build `cls` from plain data; unknown fields are ignored where the document names them, as `Class.field`.
 
     Raises:
         FatalError: `SPEC_INVALID`.
     """
     named = data.get(IGNORED) if isinstance(data, Mapping) and _names_ignorable(cls) else None
-    return _decoded(cls, data, ignorable.union(map(str, named)) if isinstance(named, list) else ignorable)
+    return _decoded(cls, data, frozenset(map(str, named) if isinstance(named, list) else ()))
 
 
 def _decoded(cls: type[T], data: Any, ignorable: frozenset[str]) -> T:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from airflow_gddl.contract.codec import WHEN_USED
 from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
 
 Status = Literal["succeeded", "failed", "skipped"]
@@ -78,8 +77,8 @@ class Freshness:
 
     commit_ts: str | None = None
     lag_seconds: float | None = None
-    complete_until: str | None = field(default=None, metadata={WHEN_USED: True})
-    waiting_since: str | None = field(default=None, metadata={WHEN_USED: True})
+    complete_until: str | None = None
+    waiting_since: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +164,7 @@ class JobResult:
     mode: Mode = "incremental"
     tasks: TableTasks = "many"
     """`many` also where the tier asks for one task, which could not take the table (`NEEDS_MANY_TASKS`)."""
-    place: str = field(default="", metadata={WHEN_USED: True})
+    place: str = ""
     """Where the table was worked on: `Spark`, the id of its application and the address of its pages, as far as there
     are any; or `the job's process, without Spark`. Empty: nobody worked on it, or the job ended before it said so."""
     batches: int = 0
@@ -200,11 +199,11 @@ class JobResult:
     """Changes that were not applied, because the stored row has a later sequence."""
     rescued: int = 0
     """Rows with values in `_rescued_data`."""
-    filtered: int = field(default=0, metadata={WHEN_USED: True})
+    filtered: int = 0
     """Rows that the row's `where` left out, which are in no other count."""
-    commit: CommitMethod = field(default="direct", metadata={WHEN_USED: True})
+    commit: CommitMethod = "direct"
     """Of the newest batch; `merge` also where the tier asks for `direct`, but the tables need it."""
-    truncates: int = field(default=0, metadata={WHEN_USED: True})
+    truncates: int = 0
     """Truncates of the source's table that the files had, which are in no other count; `truncate` of the row says what
     became of them."""
     in_quarantine: int | None = None
@@ -214,7 +213,7 @@ class JobResult:
     revisit: bool = False
     """The next run has work even without new files: files may still be written, or a reload is incomplete."""
 
-    expectations: tuple[ExpectationCount, ...] = field(default=(), metadata={WHEN_USED: True})
+    expectations: tuple[ExpectationCount, ...] = ()
     """Of the row's expectations that were checked on rows."""
     columns: tuple[ResultColumn, ...] = ()
     """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""

@@ -264,21 +264,6 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
     return tiers, tuple(problems)
 
 
-_REPLACED = {
-    "engine": ("tasks", "write tasks: many for spark, tasks: one for delta_rs"),
-    "delta_merge": ("commit", "write commit: merge for true; for false nothing"),
-    **{f"delta_rs_{name}": (f"task_{name}", f"write task_{name}") for name in ("max_bytes", "memory", "timeout")},
-}
-"""By a former field of tiers: the field in its place, and what to write."""
-
-
-def _replaced(changes: Mapping[str, Any], path: FieldPath) -> Iterator[SpecProblem]:
-    for name in changes:
-        if name in _REPLACED:
-            field, remedy = _REPLACED[name]
-            yield SpecProblem("FIELD_REPLACED", (*path, name), changes[name], f"a former field, now {field}", remedy)
-
-
 def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     path = ("tiers", name)
     if not _NAME.fullmatch(name):
@@ -286,9 +271,7 @@ def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     if not isinstance(changes, Mapping):
         return (SpecProblem("FIELD_TYPE", path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
     base = plain(DEFAULT_TIERS.get(name, TierSpec()))
-    built = TIER.build({**base, **{name: value for name, value in changes.items() if name not in _REPLACED}}, path)
-    replaced = tuple(_replaced(changes, path))
-    return (*replaced, *(() if isinstance(built, TierSpec) else built)) or built
+    return TIER.build({**base, **changes}, path)
 
 
 _LONGEST = {"pool": 249, "queue": 256}

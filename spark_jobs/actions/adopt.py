@@ -209,7 +209,6 @@ def _nothing_applied(settings: AppliedSettings) -> AppliedSettings:
     return replace(
         settings,
         history=False,
-        history_times=False,
         table_properties={},
         cluster_by=(),
         description=None,

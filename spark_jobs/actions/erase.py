@@ -192,7 +192,7 @@ class _Erasing:
             exports=reader_of(run.spec).exports(run),
         ).run()
         key_hash = register.salted().hash_of(self.wanted.stored)
-        first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at,
+        first = Erasure(hash=key_hash, table=run.spec.table, asked_at=asked_at, until=asked_at,
                         by=run.job.options.asked(Erase).asked_by, run_id=run.job.run_id)  # fmt: skip
         known = self._bounded(register.read(key_hash) or first, files, asked_at)
         self.claim.check()

@@ -28,10 +28,9 @@ from spark_jobs.pipeline import process_pending
 from spark_jobs.plan.applied_settings import columns_of_schemas, settings_of
 from spark_jobs.plan.generations import Recorded
 from spark_jobs.plan.identity import reselected_columns
-from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState, floors_of
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.sharding import LOAD_AGAIN
-from spark_jobs.plan.source_snapshots import floors_of
 from spark_jobs.plan.table_schema import protected_missing
 from spark_jobs.rules.batch_schema import missing_of
 from spark_jobs.rules.rewrite import Rewrite, needs_files, plan_rewrite
@@ -285,11 +284,11 @@ class _Rebuild:
         snapshots = None
         if state.snapshots is not None and schema.follows_snapshots:
             snapshots = self.context.dialect.replaced_snapshots(state.snapshots)
-        floors = [recorded.highest_before(g + 1) for g in range(len(state.generation_floor))]
+        floors = [replace(f, sequence=recorded.highest_before(g)) for g, f in enumerate(state.floors, start=1)]
         return replace(
             state, sequence_type=schema.sequence_type, sequence_forms={},
             log_began=log_began_of(self.run.spec), misplaced=(), log_time=None, max_sequence=highest,
-            generation_floor=floors_of(floors, snapshots), snapshots=snapshots,
+            floors=floors_of(floors, snapshots), snapshots=snapshots,
         )  # fmt: skip
 
     def _commit(self, plan: BatchPlan, state: TableState) -> None:

@@ -46,11 +46,11 @@ from spark_jobs.plan.planned_batch import (
     GenerationFloor,
     PlannedFile,
     TableState,
-    floors_with_times,
+    floors_of,
     is_small,
 )
 from spark_jobs.plan.sequence import greater
-from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, floors_of, text_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, text_of
 from spark_jobs.plan.sweeps import SweepRule, sweep_state
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.plan.waiting_files import Discovery
@@ -83,13 +83,10 @@ def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, arch
         return TableState(batch=1, generation=max(state.generation, 1), schemas=state.schemas,
                           found=state.found, snapshots=known,
                           adopted=state.adopted and not archives,
-                          generation_floor=floors_of(state.generation_floor or (None,), known),
-                          generation_times=state.generation_times)  # fmt: skip
-    floors = recorded.floors(recorded.generation)
+                          floors=floors_of(state.floors or (GenerationFloor(),), known))  # fmt: skip
     return TableState(batch=1, generation=recorded.generation,
                       snapshots=_recorded_snapshots(recorded) if dialect.log_positions else None,
-                      generation_floor=tuple(floor.sequence for floor in floors),
-                      generation_times=tuple(floor.commit_ts for floor in floors))  # fmt: skip
+                      floors=recorded.floors(recorded.generation))  # fmt: skip
 
 
 def _recorded_snapshots(recorded: Recorded) -> KnownSnapshots | None:
@@ -447,8 +444,7 @@ def _floors(work: _Reload, state: TableState) -> tuple[GenerationFloor, ...]:
     if not work.plan.archives:
         return state.floors
     held = Recorded(work.live.engine.contents(work.shadow_context).recorded_files())
-    floors = held.floors(len(state.generation_floor))
-    return floors_with_times(floors_of([f.sequence for f in floors], state.snapshots), [f.commit_ts for f in floors])
+    return floors_of(held.floors(len(state.floors)), state.snapshots)
 
 
 def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replacement:
@@ -594,8 +590,7 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
         max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
         delta_versions=versions_of(work.live.engine, work.live.layout), baseline=None,
         foreign=(), foreign_changes=False,
-        generation_floor=tuple(floor.sequence for floor in request.floors),
-        generation_times=tuple(floor.commit_ts for floor in request.floors),
+        floors=request.floors,
         tombstones_purged_at=before.tombstones_purged_at,
         applied=settings_of(work.run.spec),
     )  # fmt: skip

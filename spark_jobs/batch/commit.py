@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import AppendedBatch
@@ -14,7 +13,7 @@ from spark_jobs.batch.refusals import forms_after
 from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.source_log import files_before_log_began, log_time
 from spark_jobs.batch.totals import columns_of
-from spark_jobs.plan.applied_settings import AppliedSettings, settings_of
+from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
@@ -96,15 +95,6 @@ def _unlocked(table: TableSession, plan: BatchPlan) -> tuple[int, int]:
     return (state.unlocked, state.replayed) if plan.shard else (0, 0)
 
 
-def _settings_after(spec: TableSpec, done: AppendedBatch, state: TableState) -> AppliedSettings:
-    """The row's. An earlier release may have written the history of a batch that is resumed, without times."""
-    after = settings_of(spec)
-    if not done.batch.resumed:
-        return after
-    known = state.applied is not None and state.applied.history_times
-    return replace(after, history_times=after.history_times and known)
-
-
 def _entries_of(storage: Storage, done: AppendedBatch, state: TableState) -> tuple[FileEntry, ...]:
     """A row for each readable or unreadable file of the plan; none for files that were removed.
 
@@ -165,5 +155,5 @@ def _state_of(table: TableSession, done: AppendedBatch, *, swept: bool) -> Table
         typed=decoded_batch.schema.typed,
         max_sequence=highest,
         max_commit_ts=newest,
-        applied=_settings_after(spec, done, state),
+        applied=settings_of(spec),
     )

@@ -210,8 +210,7 @@ def is_pointed_to(storage: Storage, lake: str, spec: TableSpec, version: int | N
 def signature_of(spec: TableSpec, catalog: CatalogSpec) -> str:
     """Digest of all settings of a table's registration; the part before `-` identifies the catalog."""
     place: list[Any] = [catalog.kind, catalog.endpoint, catalog.region, catalog.catalog_id]
-    place += [catalog.url, catalog.catalog_name, catalog.uri]
-    place += [] if catalog.warehouse is None else [catalog.warehouse]
+    place += [catalog.url, catalog.catalog_name, catalog.uri, catalog.warehouse]
     settings = [catalog, spec.catalog, spec.history, properties_of(spec, "replica")]
     return f"{digest(codec.to_json(place))}-{digest(codec.to_document(settings))}"
 

@@ -22,10 +22,6 @@ T = TypeVar("T")
 _DEFAULTS = {f.name: f.default for f in fields(FileEntry)}
 
 
-_FORMER = frozenset({"TableState.normal_text", "TableState.instants", "AppliedSettings.layout"})
-"""Fields that ledgers from before 0.1.0 have."""
-
-
 _NEEDED = {name for name, default in _DEFAULTS.items() if default is MISSING}
 
 
@@ -122,7 +118,7 @@ def decode_commit(path: str, data: bytes) -> CommitFile:
     """
     head, plan, files, tail = unseal(path, data, lines=4)
     with damaged_is_fatal(path):
-        return CommitFile(path=path, head=codec.from_json(Head, head, ignorable=_FORMER), body=(plan, files, tail))
+        return CommitFile(path=path, head=codec.from_json(Head, head), body=(plan, files, tail))
 
 
 def seal(lines: Sequence[str]) -> bytes:
@@ -198,20 +194,15 @@ def digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def read_small(
-    storage: Storage, path: str, cls: type[T], remedy: str, former: frozenset[str] = frozenset()
-) -> T | None:
+def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | None:
     """A document of one object, without a digest; null when there is none.
-
-    Args:
-        former: fields, as `Class.field`, that an earlier version has written and that are ignored.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
     data = read_if_there(storage, path)
     try:
-        return None if data is None else codec.from_json(cls, data.decode(), ignorable=former)
+        return None if data is None else codec.from_json(cls, data.decode())
     except codec.NewerDocumentError as error:
         raise _newer(path, error.what) from error
     except (FatalError, ValueError) as error:

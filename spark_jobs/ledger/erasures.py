@@ -35,7 +35,7 @@ class Erasure:
         removed: table to rows removed, over all tries.
         files: landing files that held the key at the last search; the source must remove them.
         stored_until: ISO 8601 UTC; maintenance after this time removes the key from storage. Null before `done_at`.
-        until: ISO 8601 UTC, time of the last request; null in records of earlier releases.
+        until: ISO 8601 UTC, time of the last request.
         sequence, fingerprints: see `Bound`.
         counted: tables whose rows `removed` has from an attempt that has not ended: they are counted before they go.
         rows, batch: the replica's rows without the key, and the ledger's batch then; null before they are counted.
@@ -44,13 +44,13 @@ class Erasure:
     hash: str
     table: str
     asked_at: str
+    until: str
     by: str
     run_id: str
     removed: Mapping[str, int] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     done_at: str | None = None
     stored_until: str | None = None
-    until: str | None = None
     sequence: str | None = None
     fingerprints: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Erasure:
 
     @property
     def bound(self) -> Bound:
-        until = datetime.fromisoformat(self.until or self.done_at or self.asked_at)
+        until = datetime.fromisoformat(self.until)
         return Bound(until=until, sequence=self.sequence, fingerprints=frozenset(self.fingerprints))
 
 
@@ -145,7 +145,7 @@ class ErasureRegister:
         known = self.keys()
         if known:
             stated = self._stated()
-            if _KEYS not in stated:  # lost, or of an erasure before it was stored
+            if _KEYS not in stated:  # lost
                 self._state({**stated, _KEYS: self._keyed_by()})
             return known
         self._state({_KEYS: self._keyed_by(), _NAMES: [self.spec.table]})

@@ -48,15 +48,14 @@ class HeldSnapshot:
     """A snapshot that was not taken, and is not tried again until its files, or the row, change.
 
     Attributes:
-        row: digest of the row; empty: of an earlier release, which knew `sweep_limit` alone.
+        row: digest of the row.
         until: when it is tried in any case, ISO 8601 UTC: the time of its folder had not come; empty: it had.
     """
 
     version: str
     files: str
-    sweep_limit: float
     why: str
-    row: str = ""
+    row: str
     until: str = ""
 
 
@@ -74,7 +73,7 @@ class SnapshotsTaken:
         remembered: seconds for which deletes were remembered, the least of all times; 0: none was taken yet.
         reloading: whether the change files are those of a reload that has not ended; the tables don't have their rows
             alone until then.
-        landing: the folder of the snapshots; empty: of an earlier release.
+        landing: the folder of the snapshots.
     """
 
     taken: tuple[TakenSnapshot, ...] = ()

@@ -132,9 +132,8 @@ class TargetRecords:
         if applied is None or applied.mode != "snapshots":
             return list(ledger.all_entries())
         known = read_taken(self.storage, Layout.of(self.roots, TableSpec(table=target, keys=())).state)
-        # Of an earlier release, which noted it for tables of declared sources alone, in the records above.
-        landing = known.landing if known is not None else ""
-        return [join(landing or join(self.roots.landing, *target.split(".", 1)), "")]
+        landing = known.landing if known is not None else join(self.roots.landing, *target.split(".", 1))
+        return [join(landing, "")]
 
     def _is_loaded(self, target: str) -> bool:
         """Whether a lake's table was loaded as this one is: from one source, or from several."""

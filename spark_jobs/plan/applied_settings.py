@@ -99,8 +99,7 @@ class AppliedSettings:
         untracked: columns that the row keeps from opening versions of the history, in lower case.
         where: see `filter_of`.
         derive: see `derived_of`.
-        history_times: all versions have their times, which those of earlier releases lack.
-        typed_masks: see `typed_masks_of`; None: not known.
+        typed_masks: see `typed_masks_of`.
     """
 
     mode: TableMode = "changes"
@@ -120,11 +119,10 @@ class AppliedSettings:
     where: str | None = None
     derive: Mapping[str, str] = field(default_factory=dict)
     rename: Mapping[str, str] = field(default_factory=dict)
-    history_times: bool = False
-    typed_masks: tuple[str, ...] | None = None
+    typed_masks: tuple[str, ...] = ()
 
 
-_OWN = ("untracked", "where", "derive", "history_times", "typed_masks")
+_OWN = ("untracked", "where", "derive", "typed_masks")
 """Fields that are not those of the row as they are."""
 
 
@@ -135,7 +133,6 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
         untracked=untracked_of(spec),
         where=filter_of(spec),
         derive=derived_of(spec),
-        history_times=spec.history,
         typed_masks=typed_masks_of(spec),
         **named,
     )
@@ -168,9 +165,7 @@ def change_settings(spec: TableSpec) -> ChangeSettings:
 
 
 def history_begins(spec: TableSpec, applied: AppliedSettings | None) -> bool:
-    """Whether the history has to be derived for all keys: it was off, tracked other columns, has versions without
-    times, or nothing is known.
-    """
+    """Whether the history has to be derived for all keys: it was off, tracked other columns, or there is none."""
     if not spec.history:
         return False
-    return applied is None or not applied.history_times or applied.untracked != untracked_of(spec)
+    return applied is None or not applied.history or applied.untracked != untracked_of(spec)

@@ -16,9 +16,8 @@ from spark_jobs.plan.planned_batch import (
     HeldTruncate,
     PlannedFile,
     TableState,
-    floors_with_times,
+    floors_of,
 )
-from spark_jobs.plan.source_snapshots import floors_of
 from spark_jobs.plan.waiting_files import Discovery
 
 
@@ -99,7 +98,6 @@ def state_after(
     """
     listed = remaining.listed_in_full_at if remaining is not None and not remaining.waiting else None
     names = [below(landing, file.path) for file in plan.files if file.kind == "change"]
-    floors = generation_floors_of(plan, state)
     return replace(
         state,
         batch=plan.number,
@@ -110,8 +108,7 @@ def state_after(
         held_truncate=_held_truncate_after(plan, state),
         snapshots=plan.snapshots or state.snapshots,
         openings=_openings_after(plan, state.openings if remaining is None else remaining.openings),
-        generation_floor=tuple(floor.sequence for floor in floors),
-        generation_times=tuple(floor.commit_ts for floor in floors),
+        floors=generation_floors_of(plan, state),
         cursor=newest(times, names, datetime.fromisoformat(plan.planned_at), state.cursor),
         oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),
         listed_in_full_at=listed or state.listed_in_full_at,
@@ -128,10 +125,9 @@ def generation_floors_of(plan: BatchPlan, state: TableState) -> tuple[Generation
     """What was ingested before each generation, including the plan's; of one that a snapshot has opened, its place in
     the log, before which all earlier changes are.
     """
-    known = plan.snapshots or state.snapshots
-    new = plan.generation - len(state.generation_floor)
+    new = plan.generation - len(state.floors)
     floors = (*state.floors, *(GenerationFloor(state.max_sequence, state.max_commit_ts),) * new)
-    return floors_with_times(floors_of([f.sequence for f in floors], known), [f.commit_ts for f in floors])
+    return floors_of(floors, plan.snapshots or state.snapshots)
 
 
 def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:

@@ -106,11 +106,10 @@ def keyed_otherwise(spec: TableSpec, state: TableState) -> bool:
 
 def retyped_masks(spec: TableSpec, state: TableState) -> frozenset[str]:
     """Columns in lower case that are hashed as before, and of which the row reads texts otherwise than before."""
-    stored = None if state.applied is None else state.applied.typed_masks
-    if state.applied is None or stored is None:
+    if state.applied is None:
         return frozenset()
     both = lowered(landed_name(name) for name, method in spec.mask.items() if state.applied.mask.get(name) == method)
-    return both & frozenset(typed_masks_of(spec)).symmetric_difference(stored)
+    return both & frozenset(typed_masks_of(spec)).symmetric_difference(state.applied.typed_masks)
 
 
 def _require_same_selection(spec: TableSpec, state: TableState) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import zip_longest
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from airflow_gddl.contract.file_names import FileFormat, FileKind
@@ -12,7 +11,7 @@ from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.applied_settings import AppliedSettings
 from spark_jobs.plan.baseline import Baseline
-from spark_jobs.plan.source_snapshots import KnownSnapshots
+from spark_jobs.plan.source_snapshots import KnownSnapshots, json_of, openings_of
 
 FileState = Literal["committed", "unreadable"]
 
@@ -278,20 +277,18 @@ class TableState:
         misplaced: files with changes whose positions were written by another `log_began` than the row's; until a full
             refresh.
         log_time: newest commit time of changes at the end of the source's log; null where sequences are no positions in
-            one, or an earlier release wrote the ledger.
+            one.
         schemas: every column set that files brought, `FileEntry.schema` is an index; a name to its SQL type.
         found: columns that files have had and no schema has, since they are left out, rescued or ignored; cleaned, in
             lower case.
         max_sequence: JSON form of the greatest sequence ingested; null before any change.
-        generation_floor: greatest sequence ingested before each generation (index 0 = generation 1; None: none).
-        generation_times: newest commit time ingested before each generation; those that a release without this field
-            opened may be missing at the end.
+        floors: of the generations, in order.
         max_commit_ts: newest commit time applied; ISO 8601 UTC; null when none.
         cursor: name below the landing folder of the newest change file seen; null before any.
         oldest: time, as digits, of the oldest change file taken (`file_times.FileTimes`); None: none has a time.
         listed_in_full_at: ISO 8601 UTC of the last full listing; null before any.
         delta_versions: `changes`, `replica`, `history`, `tombstones`, `errors` to the Delta version that the last batch
-            left; tables that don't exist are absent. Empty in ledgers without a batch since this is kept.
+            left; tables that don't exist are absent.
         foreign: commits of others that changed data in these tables, until a rebuild.
         foreign_changes: another writer has changed the change table, which a rebuild follows as it is; until a reload
             of all files.
@@ -301,13 +298,12 @@ class TableState:
         rows: of the replica, as counted batch by batch.
         loaded_at: when the newest batch of load files was planned, ISO 8601 UTC; null before any.
         held: the sweep of the current generation that waits for confirmation by a user; None: none.
-        snapshots: snapshots of the source that the table knows; None: none can be known, or an earlier release has
-            ingested the changes so far.
+        snapshots: snapshots of the source that the table knows; None: none can be known.
         openings: of a first load over a folder that was reloaded: modification times from which files belong to
             generation 2, 3, ..., until the last of these has opened.
         typed: columns, by their names in files, whose texts an entry of `options.types` made values of another type, as
             long as the table's is no text.
-        applied: settings that the tables obey; None: written by an earlier release.
+        applied: settings that the tables obey; None: there are no tables yet.
         unlocked: batches of this source in which a column became text while values were in quarantine; of a table of
             one source, since their last replay.
         replayed: `unlocked` of all sources of the table when the values of this source were last replayed.
@@ -331,8 +327,7 @@ class TableState:
     schemas: tuple[dict[str, str], ...] = field(default_factory=tuple)
     found: tuple[str, ...] = ()
     max_sequence: str | None = None
-    generation_floor: tuple[str | None, ...] = ()
-    generation_times: tuple[str | None, ...] = ()
+    floors: tuple[GenerationFloor, ...] = ()
     max_commit_ts: str | None = None
     cursor: str | None = None
     oldest: str | None = None
@@ -357,11 +352,6 @@ class TableState:
     adopted: bool = False
 
     @property
-    def floors(self) -> tuple[GenerationFloor, ...]:
-        """Floors of the generations, in order."""
-        return floors_with_times(self.generation_floor, self.generation_times)
-
-    @property
     def next_mode(self) -> Literal["initial", "incremental"]:
         """`BatchPlan.mode` of a next batch that is no refresh and holds no rest of the first load."""
         return "initial" if self.batch == 0 else "incremental"
@@ -377,13 +367,12 @@ class BatchCommit:
     state: TableState
 
 
-def floors_with_times(sequences: Sequence[str | None], times: Sequence[str | None]) -> tuple[GenerationFloor, ...]:
-    """Floors of sequences and times of the same generations.
-
-    Args:
-        times: may be fewer than `sequences`.
-    """
-    return tuple(GenerationFloor(*pair) for pair in zip_longest(sequences, times[: len(sequences)]))
+def floors_of(floors: Sequence[GenerationFloor], known: KnownSnapshots | None) -> tuple[GenerationFloor, ...]:
+    """The floors of all generations; the sequence of those that snapshots have opened is their place."""
+    places = {run.generation: json_of(run.position) for run in openings_of(known)}
+    return tuple(
+        replace(floor, sequence=places.get(number, floor.sequence)) for number, floor in enumerate(floors, start=1)
+    )
 
 
 _SMALL_BYTES = 4 * 1024**2

@@ -186,7 +186,7 @@ class LedgerBefore:
     """What the ledger says before a batch.
 
     Attributes:
-        known: None: the table has no changes yet, or an earlier release has ingested them.
+        known: None: the table has no changes yet.
         generation: current one; 0: none yet.
         max_sequence: JSON text of the greatest sequence ingested; None: none.
     """
@@ -287,12 +287,6 @@ def openings_of(known: KnownSnapshots | None) -> tuple[SnapshotRun, ...]:
 def generation_after(known: KnownSnapshots | None, generation: int) -> int:
     """The current generation once these snapshots are known."""
     return max([generation, *(run.generation for run in openings_of(known))])
-
-
-def floors_of(floors: Sequence[str | None], known: KnownSnapshots | None) -> tuple[str | None, ...]:
-    """The greatest sequence before each generation, of those that snapshots have opened their places."""
-    places = {run.generation: json_of(run.position) for run in openings_of(known)}
-    return tuple(places.get(number, floor) for number, floor in enumerate(floors, start=1))
 
 
 def is_whole(known: KnownSnapshots, run: SnapshotRun, max_sequence: str | None) -> bool:

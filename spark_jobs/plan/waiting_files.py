@@ -278,7 +278,7 @@ def _late_loads(waiting: Iterable[_Compared], known: Mapping[str, FileEntry], st
 
 def _has_changes(state: TableState) -> bool:
     """Whether changes of the current generation were ingested."""
-    return state.max_sequence not in (None, state.generation_floor[-1] if state.generation_floor else None)
+    return state.max_sequence not in (None, state.floors[-1].sequence if state.floors else None)
 
 
 def _unplaced(opening: Sequence[_Compared], state: TableState) -> tuple[str, ...]:

@@ -121,13 +121,9 @@ class ReplayedLog:
 
     @classmethod
     def of_json(cls, stored: Mapping[str, Any]) -> ReplayedLog:
-        """A version that `to_json` gave.
-
-        Raises:
-            KeyError: an earlier release has stored it, without the domains.
-        """
+        """A version that `to_json` gave."""
         files = {unquote(add["path"]): add for add in stored["files"]}
-        return cls(**{**stored, "files": files, "domains": stored["domains"]})
+        return cls(**{**stored, "files": files})
 
 
 class _Replay:

@@ -553,17 +553,14 @@ def test_sequences_of_each_kind(lake: Lake, name: str) -> None:
     ],
     ids=["run", "rebuild", "reload", "maintain"],
 )
-def test_table_that_earlier_commits_kept_beside_the_other_jobs_is_left_alone(options: JobOptions, lake: Lake) -> None:
-    """Their ledger is where it is today, and their tables were below `_gddl/beside`."""
+def test_table_of_another_job_in_the_place_of_ours_is_left_alone(options: JobOptions, lake: Lake) -> None:
     spec = spec_of()
     source = Landed.of("7")
     source.land(lake, spec, range(3), AFTER)
     lake.done(spec)
-    layout, folder = lake.layout(spec), Path(lake.roots.lake, "_gddl/beside/s")
-    folder.mkdir(parents=True)
+    layout = lake.layout(spec)
     for path in (layout.replica, layout.changes):
-        shutil.move(path, folder / Path(path).name)
-    Path(layout.state, "beside.json").write_text("{}")
+        shutil.rmtree(path)
     write_deltalake(layout.replica, table_of(source.states[1]))
     source.land(lake, spec, [3], AFTER)
     lake.result(spec, options)

@@ -581,7 +581,7 @@ def test_troubles_and_names_of_hidden_tables_are_not_shown(
     site.now[0] += 600
 
     def waiting(board: Any) -> Any:
-        polled = {"shop.good": TablePoll(polled=NOW, held_by=("shop.own", "shop.bad"))}
+        polled = {"shop.good": TablePoll(polled=NOW, first=NOW, held_by=("shop.own", "shop.bad"))}
         return replace(board, statuses=tuple(replace(one, poll=polled.get(one.row.table)) for one in board.statuses))
 
     board = site.source.board

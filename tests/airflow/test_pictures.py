@@ -84,7 +84,7 @@ def shop(stage: Stage) -> Site:
             recorder.take(result, ("scheduled__2023-11-14T00:00:00+00:00", "incremental_load"))
     recorder.begin(["shop.stock"])
     recorder.flush()
-    polls = {f"shop.{name}": TablePoll(polled=NOW - 60, files=48, waiting=0) for name in ROWS_OF}
+    polls = {f"shop.{name}": TablePoll(polled=NOW - 60, first=NOW - 60, files=48, waiting=0) for name in ROWS_OF}
     polls["shop.payments"] = TablePoll(polled=NOW - 60, files=51, waiting=3, since=NOW - 540, first=NOW - 540)
     open_store().write(place(str(stage.lake), PACK, "poll"), encode_poll(PollDocument(polled=NOW - 60, tables=polls)))
     ledgers.write(made.roots, "shop.orders", batches=3)

@@ -344,7 +344,7 @@ def followed(
     log: PostgreSQL, connection: sa.Connection, spec: TableSpec, before: FollowedTable | None = None
 ) -> FollowedTable:
     relation = log.require_published(connection, spec).relation
-    parts = None if before is None or before.catalog is None else before.catalog.parts
+    parts = None if before is None else before.catalog.parts
     catalog = read_catalog(sa, connection, relation, known=lambda: parts)
     return FollowedTable(log="one", relation=relation, catalog=catalog)
 
@@ -400,8 +400,12 @@ def test_columns_are_known_by_their_places(described: str, named: str) -> None:
     """`old` was dropped, and `alt` is not taken: a publication's list of columns has no need of it."""
 
     def catalog(**names: str) -> TableCatalog:
-        columns = {number[1:]: CatalogColumn(name=name, type="int4", version="1") for number, name in names.items()}
-        return TableCatalog(node="1", by_itself=True, columns=columns)
+        columns = {
+            number[1:]: CatalogColumn(name=name, type="int4", version="1", kind="23") for number, name in names.items()
+        }
+        return TableCatalog(
+            node="1", by_itself=True, by_schema=False, toast="0", version="1", moved="1", columns=columns
+        )
 
     before, now = catalog(_1="id", _2="v", _3="old", _4="n", _5="alt"), catalog(_1="id", _2="v", _4="n", _5="alt")
     message = RelationMessage(relation=1, name="s.t", columns=tuple(described.split()), identity="f", keys=())

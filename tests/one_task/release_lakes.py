@@ -48,7 +48,7 @@ UNFINISHED = {
     "after_plan": "plan", "after_append": "append", "after_tombstones": "tombstones", "after_merge": "replica",
     "after_history": "history",
 }  # fmt: skip
-"""Tables whose last batch was broken off, and the step after which it was; 0.1.0 called `replica` `merge`."""
+"""Tables whose last batch was broken off, and the step after which it was."""
 
 
 @dataclass(frozen=True, kw_only=True)

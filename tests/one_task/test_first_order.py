@@ -15,7 +15,6 @@ from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs import pipeline
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.tables import data_files
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 
@@ -54,20 +53,16 @@ def test_batch_that_resumes_from_the_change_table_keeps_its_order(
     assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
 
 
-@pytest.mark.parametrize("earlier", [False, True])
-def test_first_changes_write_no_row_of_the_load(earlier: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sequence of numbers gets its type by a commit alone; rows of an earlier release have the field as text."""
+def test_first_changes_write_no_row_of_the_load(tmp_path: Path) -> None:
+    """A sequence of numbers gets its type by a commit alone."""
     lake, spec = Lake(tmp_path), spec_of()
-    with monkeypatch.context() as before:
-        if earlier:
-            before.setattr(data_files, "without_empty_sequence", lambda rows: rows)
-        lake.load(spec, rows=5)
-        lake.done(spec)
+    lake.load(spec, rows=5)
+    lake.done(spec)
     path = lake.layout(spec).changes
     loaded = set(DeltaTable(path).file_uris())
     lake.change(spec, 1, [("I", 9, "first")])
     lake.done(spec)
-    assert (loaded <= set(DeltaTable(path).file_uris())) is not earlier
+    assert loaded <= set(DeltaTable(path).file_uris())
     found = DeltaTable(path).to_pyarrow_dataset().to_table(filter=pc.field("_gddl", "sequence") >= 0)
     assert [row["_gddl"]["sequence"] for row in found.to_pylist()] == [100]
     rows = pa.table(DeltaTable(path).scan()).to_pylist()

@@ -91,7 +91,7 @@ HOLDS: dict[Callable[[Path], Table], JobOptions] = {
 def status(record: TableRecord) -> TableStatus:
     """Where a sensor has just found nothing new."""
     now = time.time()
-    return judge(ROW, Knowledge(record=record, poll=TablePoll(polled=now, files=2, clear=now)), now)
+    return judge(ROW, Knowledge(record=record, poll=TablePoll(polled=now, first=now, files=2, clear=now)), now)
 
 
 def after(record: TableRecord, result: JobResult) -> TableRecord:

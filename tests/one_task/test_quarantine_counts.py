@@ -277,17 +277,6 @@ def test_shared_keys_need_attention_until_other_keys_or_a_dismissal(watched: Wat
     assert "KEYS_SHARED" in watched.attention, "another load shares keys"
 
 
-def test_shared_keys_of_an_earlier_release_s_state_are_kept(watched: Watched) -> None:
-    """Whose record has the warning of the newest run alone."""
-    loaded = pa.table({"id": pa.array([1, 1], pa.int32()), "v": ["a", "b"]})
-    write(watched.lake.landing(SPEC), "LOAD00000001.parquet", loaded)
-    watched.run()
-    watched.record = merged(TableRecord(), replace(watched.record, detected={}))
-    watched.lake.change(SPEC, 1, [("I", 11, "a")])
-    watched.run()
-    assert watched.attention == ("KEYS_SHARED",)
-
-
 def test_the_command_dismisses_shared_keys(tmp_path: Path) -> None:
     project(tmp_path)
     lake = Lake(tmp_path)

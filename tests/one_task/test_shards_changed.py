@@ -158,19 +158,6 @@ def test_a_source_has_the_table_alone_too(tmp_path: Path, shards: str) -> None:
     }  # fmt: skip
 
 
-def test_records_of_an_earlier_release_are_no_obstacle(tmp_path: Path) -> None:
-    """It recorded the targets of sharded rows as if they were those of the source's own table."""
-    landed(tmp_path)
-    both = "table: s.t, keys: [id], shards: [eu, us], target: lake.a"
-    rows(tmp_path, both)
-    gddl(tmp_path, "run")
-    record = tmp_path / "lake" / "_gddl" / "sources" / "eu" / "s" / "t.json"
-    record.parent.mkdir(parents=True, exist_ok=True)
-    record.write_text('{"target": "lake.a", "source": "eu", "table": "s.t"}')
-    rows(tmp_path, "table: s.t, keys: [id]", both)
-    gddl(tmp_path, "run")
-
-
 def test_a_target_of_another_table_is_taken(tmp_path: Path) -> None:
     landed(tmp_path)
     rows(tmp_path, "table: s.t, keys: [id], shards: [eu, us], target: lake.a")

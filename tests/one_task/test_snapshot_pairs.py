@@ -126,7 +126,7 @@ def test_a_snapshot_of_the_next_day_is_taken(exports: Exports) -> None:
 
 
 def test_a_snapshot_of_the_future_that_was_taken_is_named(exports: Exports) -> None:
-    """By a release that took it, or under a clock that was wrong."""
+    """Under a clock that was wrong."""
     exports.land("2030-01-01", pa.table({"id": [1], "v": ["future"]}))
     replace(exports, now=NOW + timedelta(days=10_000)).run()
     exports.land(1, pa.table({"id": [1], "v": ["a"]}))

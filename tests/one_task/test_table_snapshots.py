@@ -70,7 +70,7 @@ class Exports:
     def attention(self) -> tuple[str, ...]:
         """Why the status page says so, by the records of the table's runs."""
         record = records_of(self.lake.roots, [self.spec.table], time.time())[self.spec.table]
-        return tuple(sorted(record.warned.intersection(NEEDS_ATTENTION)))
+        return tuple(sorted({*record.newest.warnings}.intersection(NEEDS_ATTENTION)))
 
     def fault(self, **options: Any) -> str:
         """Code of the error of a run; empty: it had none."""

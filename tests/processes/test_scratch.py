@@ -50,7 +50,7 @@ def test_folders_of_killed_processes_are_removed_and_those_in_use_stay(tmp_path:
 
 
 def test_nothing_else_is_removed(tmp_path: Path) -> None:
-    """Folders of earlier releases, of other programs, and those that were given another name."""
+    """Folders of other programs, and those that were given another name."""
     for name in ("gddl-logs-x", f"{scratch.PREFIX}without-an-owner", "other"):
         (tmp_path / name).mkdir()
     kept = scratch.make("jars", tmp_path)

@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.actions import Maintain, Rebuild
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions
-from spark_jobs.plan.planned_batch import BatchCommit
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, LakeTable, read_table, spec_of
 from tests.harness.landing import write
@@ -32,15 +31,6 @@ pytestmark = pytest.mark.timeout(900)
 
 class Filtered(LakeTable):
     """The wide table, which readers filter."""
-
-    def forget_settings(self) -> None:
-        """As if the ledger were one of an earlier release, which knew no settings."""
-        ledger = self.lake.ledger(self.spec)
-        state, last = ledger.state, ledger.last_commit()
-        assert last is not None
-        number = state.batch + 1
-        plan = replace(last.plan, number=number, files=())
-        ledger.commit(BatchCommit(number=number, plan=plan, files=(), state=replace(state, batch=number, applied=None)))
 
     def wrong(self) -> list[str]:
         """Each filter that some reader answers otherwise than the rows read whole do.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.plan.batching import BatchLimits, next_batch, state_after
-from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, PlannedFile, TableState
 from spark_jobs.plan.waiting_files import Discovery, find
 from tests.harness.landed import LANDING, content, landed
 
@@ -163,12 +163,13 @@ def test_a_name_from_the_far_future_does_not_move_the_cursor() -> None:
 
 def test_the_floor_of_a_generation_is_what_came_before_it() -> None:
     first = state_after(planned(*LOADS, number=1), TableState(), landing=LANDING)
-    assert (first.generation, first.generation_floor) == (1, (None,))
-    grown = replace(first, max_sequence='"0042"')
+    assert (first.generation, first.floors) == (1, (GenerationFloor(),))
+    grown = replace(first, max_sequence='"0042"', max_commit_ts="2024-01-01T00:00:00.000000+00:00")
+    floors = (GenerationFloor(), GenerationFloor('"0042"', "2024-01-01T00:00:00.000000+00:00"))
     second = state_after(planned(*LOADS, number=2, generation=2), grown, landing=LANDING)
-    assert (second.generation, second.generation_floor) == (2, (None, '"0042"'))
+    assert (second.generation, second.floors) == (2, floors)
     third = state_after(planned(*CHANGES, number=3, generation=2), second, landing=LANDING)
-    assert third.generation_floor == (None, '"0042"')
+    assert third.floors == floors
 
 
 def test_full_listing_is_recorded_once_all_files_are_ingested() -> None:

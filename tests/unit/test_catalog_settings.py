@@ -55,31 +55,6 @@ def test_a_row_without_commit_has_that_of_its_tier() -> None:
     assert tier.for_row(replace(spec, commit="direct")) == TierSpec()
 
 
-@pytest.mark.parametrize(
-    ("former", "now"),
-    [
-        ("engine: spark", "tasks: many"),
-        ("engine: delta_rs", "tasks: one"),
-        ("delta_merge: true", "commit: merge"),
-        ("delta_rs_max_bytes: 5", "task_max_bytes"),
-        ("delta_rs_memory: 1g", "task_memory"),
-        ("delta_rs_timeout: 1h", "task_timeout"),
-    ],
-)
-def test_former_fields_of_tiers_name_those_in_their_place(tmp_path: Path, former: str, now: str) -> None:
-    """In the file and in variables, beside other problems of the tier."""
-    name, value = former.split(": ")
-    folder = write(tmp_path, {"gddl.yaml": f"{SETTINGS}tiers:\n  small: {{cores: x, {former}}}\n"})
-    for environ in ({}, {f"GDDL_TIERS__LARGE__{name.upper()}": value}):
-        with pytest.raises(SettingsError) as error:
-            load(folder, environ)
-        found = [problem for problem in error.value.problems if problem.code == "FIELD_REPLACED"]
-        tiers = ("small", "large") if environ else ("small",)
-        assert [problem.field for problem in found] == [f"tiers.{tier}.{name}" for tier in tiers]
-        assert all(now in problem.remedy and now.split(":", maxsplit=1)[0] in problem.message for problem in found)
-        assert [problem.field for problem in error.value.problems if problem not in found] == ["tiers.small.cores"]
-
-
 def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
     settings = SETTINGS + "tiers:\n  small: {tables_per_job: 50}\n  huge: {cores: 64}\n  x:\n"
     file = row_file("{table: s.a, keys: [id], size: huge}")

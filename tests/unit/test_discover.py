@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, LandedFile, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, FileEntry, GenerationFloor, LandedFile, TableState
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun
 from spark_jobs.plan.waiting_files import Discovery, Overtaken, find, with_begun, with_overtaken
 from tests.harness.landed import LANDING, content, entry, landed
@@ -186,7 +186,7 @@ def test_a_reload_is_overtaken_by_changes_of_its_generation_that_were_written_af
 def test_the_first_load_of_a_generation_that_a_missing_folder_opened_is_late_after_changes() -> None:
     old = entry(landed("LOAD00000001.csv"))
     state = TableState(
-        batch=4, generation=2, max_sequence="2", generation_floor=(None, "1"),
+        batch=4, generation=2, max_sequence="2", floors=(GenerationFloor(), GenerationFloor("1")),
         max_commit_ts="2024-01-03T00:00:00.000000+00:00",
     )  # fmt: skip
     discovery = found([landed("LOAD00000001.csv", 5)], old, state=state)

@@ -175,17 +175,10 @@ def test_codes_that_other_pages_name_exist() -> None:
         "SPARK_CONF_DIR",
         "SQL_ASCII",
     }
-    # Codes of earlier versions, named by the changelog and by decisions.
-    former = {
-        "LANDING_UNREACHABLE",
-        "POOL_OVERLOADED",
-        "POOL_SHORT",
-        "RUN_OUTLASTS_INTERVAL",
-    }
     clients = ("GDDL_", "AWS_", "ARROW_")
     for path in PAGES:
         named = re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", path.read_text(encoding="utf-8"))
-        assert {n for n in named if not n.startswith(clients)} - known - variables - former == set(), path.name
+        assert {n for n in named if not n.startswith(clients)} - known - variables == set(), path.name
 
 
 @pytest.mark.parametrize(

@@ -82,7 +82,9 @@ def test_register_requires_its_salt(tmp_path: Path) -> None:
     book = register(tmp_path, "a")
     key_hash = book.salted().hash_of(["1"])
     when = datetime(2024, 1, 1).isoformat()  # noqa: DTZ001 - any text
-    erasure = Erasure(hash=key_hash, table="s.a", asked_at=when, by="me", run_id="r", removed={"changes": 1})
+    erasure = Erasure(
+        hash=key_hash, table="s.a", asked_at=when, until=when, by="me", run_id="r", removed={"changes": 1}
+    )
     book.write(erasure)
     assert book.read(key_hash) == erasure
     assert book.read("0" * 64) is None
@@ -128,8 +130,3 @@ def test_bound_of_an_erasure(
 ) -> None:
     bound = Bound(until=UNTIL, sequence="5", fingerprints=frozenset({"held"}))
     assert bound.covers(commit_ts, sequence, file) is expected
-
-
-def test_record_without_bound_ends_at_its_completion() -> None:
-    old = Erasure(hash="h", table="s.a", asked_at=BEFORE.isoformat(), by="eve", run_id="r", done_at=UNTIL.isoformat())
-    assert old.bound == Bound(until=UNTIL)

@@ -15,7 +15,7 @@ from airflow_gddl.contract.file_names import change_time
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger.commit_files import decode_files
 from spark_jobs.ledger.ledger import COMMITS_PER_SNAPSHOT, Ledger
-from spark_jobs.plan.planned_batch import FileEntry, TableState
+from spark_jobs.plan.planned_batch import FileEntry, GenerationFloor, TableState
 from tests.harness.landed import LANDING, change, committed, grow, plan_of
 
 
@@ -43,7 +43,7 @@ def test_commit_round_trips(root: str) -> None:
     plan = plan_of(1, "LOAD00000001.csv", change(5))
     commit = committed(plan, ledger.state)
     state = replace(
-        commit.state, schemas=({"id": "int", "näme": "string"},), max_sequence='["1","2"]', generation_floor=(None,)
+        commit.state, schemas=({"id": "int", "näme": "string"},), max_sequence='["1","2"]', floors=(GenerationFloor(),)
     )
     odd = replace(commit.files[0], rows=None, state="unreadable", quarantined=2, min_sequence='"a\\nb"', schema=0)
     commit = replace(commit, state=state, files=(odd, commit.files[1]))
@@ -244,7 +244,7 @@ def test_opening_an_idle_table_is_cheap(root: str) -> None:
     assert len(storage.requests) == 61
 
 
-def test_rows_of_an_older_release_lack_columns_that_came_since_and_no_others() -> None:
+def test_rows_may_lack_columns_that_have_defaults_and_no_others() -> None:
     row: dict[str, Any] = {"path": "/l/x", "kind": "load", "size": 1, "etag": "e", "modified": "m", "fingerprint": "f"}
     known = {**row, "generation": 1, "batch": 1}
     (read,) = decode_files(json.dumps({"columns": list(known), "rows": [list(known.values())]}), "s")

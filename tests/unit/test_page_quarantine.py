@@ -41,7 +41,7 @@ def test_values_of_masked_columns_are_hidden_whatever_the_record_has() -> None:
 
 
 def test_values_of_columns_that_are_left_out_are_hidden() -> None:
-    """Rows of earlier releases, and of rows that got `columns` later, hold them."""
+    """Rows that were quarantined before the row got `columns` hold them."""
     spec = TableSpec(table="shop.p", keys=("id",), columns=("Note", "email"), mask={"email": "hash"},
                      before_image_prefix="BI_")  # fmt: skip
     record = {

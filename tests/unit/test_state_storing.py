@@ -74,31 +74,13 @@ def test_writers_that_meet_lose_nothing(roots: Roots) -> None:
 
 @pytest.mark.parametrize(
     ("runs", "left"),
-    [
-        (["run 3"], 3),
-        (["run 3", "replay 3 of 3"], 3),
-        (["run 3", "replay 3 of 3", "replay 3 of 3"], 3),
-        (["run 3", "replay 1 of 3", "run 2"], 3),
-        (["run 3", "replay 0 of 3"], 0),
-        (["run 3", "failed replay"], 3),
-        (["run 3", "run 2", "refresh 1"], 1),
-        (["run 3", "failed refresh"], 3),
-        (["replay 3 of 3"], 3),  # of a run that is no longer kept
-    ],
+    [(["counts 3"], 3), (["counts 3", "failed 2"], 5), (["failed 2", "counts 3"], 3), (["counts 3", "counts 1"], 1)],
 )
-def test_rows_that_a_replay_quarantines_again_count_once(runs: list[str], left: int) -> None:
+def test_failed_runs_add_to_what_was_counted_last(runs: list[str], left: int) -> None:
     record = TableRecord()
-    for number, text in enumerate(runs):
-        words = text.split()
-        done = result("failed" if words[0] == "failed" else "succeeded", 100 + number)
-        done = replace(done, rows_read=3, quarantined=3 if words[0] == "failed" else int(words[1]))
-        if "replay" in words:
-            done = replace(done, action="errors_replay")
-        if "refresh" in words:
-            done = replace(done, mode="refresh")
-        if words[0] == "failed":
-            done = replace(done, quarantined=0)
-        record = record.after(done, 1000.0)
+    for number, (word, rows) in enumerate(map(str.split, runs)):
+        done = replace(result("failed" if word == "failed" else "succeeded", 100 + number), quarantined=int(rows))
+        record = record.after(replace(done, in_quarantine=int(rows) if word == "counts" else None), 1000.0)
     assert record.quarantined == left
     assert record.with_runs(record.runs).quarantined == left
 

@@ -71,9 +71,7 @@ def encode_runs(document: RunsDocument) -> bytes:
     tables = {name: [getattr(record, field) for field in _FIELDS] for name, record in sorted(document.tables.items())}
     notified = dict(sorted(document.notified.items()))
     data = {"format": FORMAT, "written": document.written, "tables": tables, "notified": notified}
-    running = {name: [job.since, job.until] for name, job in sorted(document.running.items())}
-    runs = {name: job.run for name, job in sorted(document.running.items()) if job.run}
-    data |= {"running_in": runs} if runs else {}
+    running = {name: [job.since, job.until, job.run] for name, job in sorted(document.running.items())}
     return _bytes({**data, "running": running, "seen": dict(sorted(document.seen.items()))})
 
 
@@ -86,13 +84,11 @@ def decode_runs(data: bytes) -> RunsDocument:
     try:
         tables = {str(name): _to_record(values) for name, values in given["tables"].items()}
         notified = {str(name): tuple(codes) for name, codes in given["notified"].items()}
-        # Documents of earlier versions lack the rest.
-        runs = {name: str(run) for name, run in _items(given, "running_in")}
         running = {
-            name: RunningJob(float(since), float(until), runs.get(name, ""))
-            for name, (since, until) in _items(given, "running")
+            str(name): RunningJob(float(since), float(until), str(run))
+            for name, (since, until, run) in given["running"].items()
         }
-        seen = {name: float(moment) for name, moment in _items(given, "seen")}
+        seen = {str(name): float(moment) for name, moment in given["seen"].items()}
         return RunsDocument(
             tables=tables, written=float(given["written"]), notified=notified, running=running, seen=seen
         )
@@ -111,10 +107,6 @@ def read_runs(store: Storage, lake: str, pipeline: str) -> RunsDocument:
     return RunsDocument() if data is None else decode_runs(data)
 
 
-def _items(given: Mapping[str, Any], name: str) -> list[tuple[str, Any]]:
-    return [(str(key), value) for key, value in given.get(name, {}).items()]
-
-
 def encode_poll(document: PollDocument) -> bytes:
     tables = {name: [getattr(poll, field) for field in _POLL_FIELDS] for name, poll in sorted(document.tables.items())}
     return _bytes({"format": FORMAT, "looked": document.polled, "tables": tables, "next_poll": document.next_poll})
@@ -131,7 +123,7 @@ def decode_poll(data: bytes) -> PollDocument:
         tables = {str(name): _to_poll(polled, values) for name, values in given["tables"].items()}
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"damaged: {error!r}") from error
-    return PollDocument(polled=polled, tables=tables, next_poll=str(given.get("next_poll", "")))
+    return PollDocument(polled=polled, tables=tables, next_poll=str(given["next_poll"]))
 
 
 def update_runs(

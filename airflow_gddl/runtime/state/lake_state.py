@@ -182,8 +182,7 @@ def combined(documents: Mapping[str, RunsDocument | PollDocument]) -> LakeState:
             for name, poll in document.tables.items():
                 if name not in polls or poll.polled > polls[name].polled:
                     polls[name] = poll
-                if poll.first is not None:
-                    seen[name] = min(poll.first, seen.get(name, poll.first))
+                seen[name] = min(poll.first, seen.get(name, poll.first))
             continue
         notified_by[object_name.removesuffix(_RUNS)] = document.notified
         for name, record in document.tables.items():

@@ -39,8 +39,7 @@ def after(before: PollDocument, seen: PollRecord) -> PollDocument:
 
 def _poll(name: str, before: TablePoll | None, seen: PollRecord) -> TablePoll:
     files, taken = seen.files[name], seen.taken.get(name)
-    # For tables polled by an earlier release, which did not store this.
-    first = seen.polled if before is None else before.first or before.polled
+    first = seen.polled if before is None else before.first
     missing, clear = name in seen.missing, None if before is None else before.clear
     if name not in seen.waiting:
         clear = clear if missing else seen.polled

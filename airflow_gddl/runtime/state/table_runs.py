@@ -60,8 +60,6 @@ class RunFact(NamedTuple):
         late_ignored: changes that were not applied, because the stored row is newer.
         not_listed_days: days of change files that its listing skipped.
         listed: when these were last listed, seconds since the epoch; null if none was skipped.
-        replayed: rows that it took out of the quarantine to process them again; `quarantined` counts those that it
-            put back.
         place: see `JobResult`.
     """
 
@@ -85,7 +83,6 @@ class RunFact(NamedTuple):
     late_ignored: int = 0
     not_listed_days: int = 0
     listed: float | None = None
-    replayed: int = 0
     place: str = ""
 
     @property
@@ -125,21 +122,8 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
         late_ignored=result.late_ignored,
         not_listed_days=result.not_listed_days,
         listed=seconds_of(result.listed_in_full_at),
-        replayed=result.rows_read if result.action == "errors_replay" and result.status != "failed" else 0,
         place=result.place,
     )
-
-
-def left_in_quarantine(runs: Iterable[RunFact], rows: int = 0) -> int:
-    """Number of rows in quarantine after these runs, oldest first, of which none has counted them.
-
-    A replay takes rows out and puts back those that are refused again. A rebuild processes all files again, so
-    that its own rows replace those of earlier runs.
-    """
-    for run in runs:
-        refreshed = run.mode == "refresh" and run.status != "failed"
-        rows = run.quarantined if refreshed else max(rows - run.replayed, 0) + run.quarantined
-    return rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +134,7 @@ class TableRecord:
         newest: the newest run; null before any.
         older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is parsed only when needed, since a
             list of ten thousand tables shows few of them.
-        quarantined: rows and files in quarantine: as last counted, then see `left_in_quarantine`.
+        quarantined: rows and files in quarantine: as last counted, and those of failed runs since.
         counted, counted_files: rows and files, and files alone, that were in quarantine when a run or an erasure last
             counted them in the errors table, and `counted_at`, when it began; None: none did.
         late_ignored: changes that these runs ignored as late.
@@ -206,14 +190,9 @@ class TableRecord:
         """Of the newest run."""
         return None if self.newest is None else self.newest.started
 
-    @property
-    def warned(self) -> frozenset[str]:
-        """Codes of the newest run's warnings."""
-        return frozenset() if self.newest is None else frozenset(self.newest.warnings)
-
     def holds(self, code: str) -> bool:
         """Whether a problem of `detected` was not settled since, nor ended by an action that would have named it."""
-        found = _found(self).get(code, -math.inf)
+        found = self.detected.get(code, -math.inf)
         how = ENDINGS[code]
         actions = () if how.by_count or how.judged else how.actions
         named_again = all(found >= self.settled.get(action, -math.inf) for action in actions)
@@ -236,7 +215,7 @@ class TableRecord:
             self,
             newest=kept[-1] if kept else None,
             older=older,
-            quarantined=left_in_quarantine((run for run in kept if run.started > since), self.counted or 0),
+            quarantined=(self.counted or 0) + sum(run.quarantined for run in kept if run.started > since),
             late_ignored=sum(run.late_ignored for run in kept),
         )
 
@@ -369,12 +348,6 @@ def newest_of(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str,
     return {code: max(at[code] for at in (one, other) if code in at) for code in sorted({*one, *other})}
 
 
-def _found(record: TableRecord) -> Mapping[str, float]:
-    """A record of an earlier release has the warnings of its runs only."""
-    warned = record.warned.intersection(_WARNED)
-    return newest_of(record.detected, dict.fromkeys(warned, record.started or 0.0))
-
-
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:
     good = fact.started if fact.status != "failed" else None
     return TableRecord(
@@ -419,7 +392,7 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         changing_runs=one.changing_runs + other.changing_runs,
         verified=latest(one.verified, other.verified),
         missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
-        detected=newest_of(_found(one), _found(other)),
+        detected=newest_of(one.detected, other.detected),
         settled=newest_of(one.settled, other.settled),
         waiting_since=looked.waiting_since,
         waiting_at=looked.waiting_at,

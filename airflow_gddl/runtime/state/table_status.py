@@ -87,17 +87,17 @@ class TablePoll:
         since: first poll that found pending files; null when nothing is pending.
         clear: newest poll that found nothing pending in a folder that was there; None: none yet.
         held_by: dependencies that it waits for.
-        first: when a sensor first saw the table; null where that was not stored.
+        first: when a sensor first saw the table.
         missing: its landing folder is missing, though the row does not say that this is an empty table.
     """
 
     polled: float
+    first: float
     files: int = 0
     waiting: int = 0
     since: float | None = None
     clear: float | None = None
     held_by: tuple[str, ...] = ()
-    first: float | None = None
     missing: bool = False
 
 
@@ -287,8 +287,6 @@ def attention_of(result: JobResult, now: float, quarantine_rate: float) -> tuple
 def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
     codes = {code for code in NEEDS_ATTENTION if code != UNREAD_CODE and record.holds(code)}
-    if record.counted is None and UNREAD_CODE in record.warned:
-        codes.add(UNREAD_CODE)
     holds = {
         LOST_CODE: _is_lost(record, poll),
         **{code: record.holds(code) for code in (VERIFY_CODE, SOURCE_CODE)},

@@ -20,7 +20,7 @@ class CatalogColumn:
     """A column.
 
     Attributes:
-        type, kind: name, with its limits, and number of its type; the number is empty where it is not known.
+        type, kind: name, with its limits, and number of its type.
         version: transaction that has altered it last.
         filled: value of rows from before it; None: none.
     """
@@ -28,7 +28,7 @@ class CatalogColumn:
     name: str
     type: str
     version: str
-    kind: str = ""
+    kind: str
     filled: str | None = None
 
 
@@ -39,16 +39,16 @@ class CatalogPart:
     Attributes:
         attached: it has rows from before it, or a partition above it, became a partition; false of those that were
             known before it was read.
-        joined: transactions in which it, and the partitions above it, became partitions; empty: not known.
+        joined: transactions in which it, and the partitions above it, became partitions.
         version: as of a table.
     """
 
     name: str
     node: str
     attached: bool
-    toast: str = ""
-    joined: str = ""
-    version: str = ""
+    toast: str
+    joined: str
+    version: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,10 @@ class TableCatalog:
 
     Attributes:
         node: file of its rows; `toast`: number of the table of its large values. Both are others once `ALTER TABLE` has
-            rewritten the rows; `TRUNCATE`, `VACUUM FULL` and `CLUSTER` keep the number. `0`: there is none; empty: not
-            known.
+            rewritten the rows; `TRUNCATE`, `VACUUM FULL` and `CLUSTER` keep the number. `0`: there is none.
         version: transaction that has made the file of its first index, which is made with that of its rows; of a table
-            without indexes that which has altered it last. Empty: not known.
-        moved: transaction that has moved it to its schema; empty: not known.
+            without indexes that which has altered it last.
+        moved: transaction that has moved it to its schema; empty: the schema is the server's own.
         by_itself: whether it is published by its name, so that PostgreSQL refuses `SET UNLOGGED`; `by_schema`: whether
             its schema is published, so that it is not while it is in another.
         columns: by number. parts: partitions with rows, by number.
@@ -70,20 +69,13 @@ class TableCatalog:
 
     node: str
     by_itself: bool
-    by_schema: bool = False
-    toast: str = ""
-    version: str = ""
-    moved: str = ""
+    by_schema: bool
+    toast: str
+    version: str
+    moved: str
     columns: Mapping[str, CatalogColumn] = field(default_factory=dict)
     parts: Mapping[str, CatalogPart] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-
-
-FORMER = frozenset({
-    "CatalogColumn.known", "CatalogPart.identity",
-    *(f"TableCatalog.{name}" for name in ("known", "named", "owned", "identity")),
-})  # fmt: skip
-"""Fields of stored documents that are read no more."""
 
 
 def read_catalog(
@@ -187,7 +179,7 @@ def alterations(
         yield f"partitions were dropped or detached, with their rows: {', '.join(gone)}"
     yield from _of_parts(before, now, reading)
     yield from _of_rows(before, now, reading)
-    if now.by_schema and not now.by_itself and before.moved not in ("", now.moved):
+    if now.by_schema and not now.by_itself and before.moved != now.moved:
         yield "it was moved to a schema that is not published, and back again"
     for message in messages:
         yield from _of_message(before, now, message, reading)
@@ -236,12 +228,12 @@ def has_new_files(before: TableCatalog, now: TableCatalog) -> bool:
 
 def _is_rewritten(before: TableCatalog | CatalogPart, now: TableCatalog | CatalogPart) -> bool:
     """Whether `ALTER TABLE` may have rewritten the rows."""
-    return before.node != now.node and (now.toast in ("", "0") or before.toast != now.toast)
+    return before.node != now.node and (now.toast == "0" or before.toast != now.toast)
 
 
 def _is_surely_rewritten(before: TableCatalog | CatalogPart, now: TableCatalog | CatalogPart) -> bool:
     """Whether it has, whatever else has made new files of the rows."""
-    return before.node != now.node and before.toast not in ("", "0", now.toast)
+    return before.node != now.node and before.toast not in ("0", now.toast)
 
 
 def _of_columns(before: TableCatalog, now: TableCatalog, reading: Reading) -> Iterator[str]:
@@ -264,18 +256,16 @@ def _of_columns(before: TableCatalog, now: TableCatalog, reading: Reading) -> It
 def _is_wider(*columns: CatalogColumn) -> bool:
     """Whether a column of one type has values of the other, where no row was rewritten."""
     types = {one.type.partition("(")[0] for one in columns}
-    kinds = {one.kind for one in columns}
-    is_type_renamed = len(kinds) == 1 and "" not in kinds
+    is_type_renamed = len({one.kind for one in columns}) == 1
     return is_type_renamed or len(types) == 1 or types <= set(_TEXTS)
 
 
 def _of_labels(before: Mapping[str, str], now: TableCatalog, reading: Reading) -> Iterator[str]:
     for number, label in now.labels.items():
-        of, _, alone = number.partition("/")
+        of = number.partition("/")[0]
         if of not in now.columns or not reading.takes(now.columns[of].name):
             continue
-        known = before.get(number, before.get(alone, label))
-        (former, _, since), (name, _, altered) = (one.rpartition("@") for one in (known, label))
+        (former, _, since), (name, _, altered) = (one.rpartition("@") for one in (before.get(number, label), label))
         if former != name:
             yield f"the value {former!r} of an enum was renamed to {name!r}"
         elif since != altered:
@@ -289,7 +279,7 @@ def _is_truncated(reading: Reading, version: str) -> bool:
 
 def _is_made_again(part: CatalogPart) -> bool:
     """Whether a partition has another file than when it became one; the first of a table has the table's number."""
-    joined = [int(one) for one in part.joined.split(",") if one]
+    joined = map(int, part.joined.split(","))
     return all(0 < (int(part.version) - one) % (1 << 32) < 1 << 31 for one in joined)
 
 
@@ -298,7 +288,7 @@ def _of_parts(before: TableCatalog, now: TableCatalog, reading: Reading) -> Iter
     if came:
         yield f"tables were attached as partitions, with their rows: {', '.join(came)}"
     stayed = {number: part for number, part in now.parts.items() if number in before.parts}
-    if back := [part.name for number, part in stayed.items() if before.parts[number].joined not in ("", part.joined)]:
+    if back := [part.name for number, part in stayed.items() if before.parts[number].joined != part.joined]:
         yield f"partitions were detached and attached again, with their rows: {', '.join(back)}"
     other = {number: part for number, part in stayed.items() if part.node != before.parts[number].node}
     new = {number: part for number, part in now.parts.items()
@@ -328,7 +318,7 @@ def _of_rows(before: TableCatalog, now: TableCatalog, reading: Reading) -> Itera
         yield f"column {name} was altered while rows were rewritten: its values may be others"
     # Without long values nothing but the transaction tells a TRUNCATE from what has rewritten the rows after it.
     is_explained = reading.truncated and (
-        not _is_surely_rewritten(before, now) if now.toast not in ("", "0") else _is_truncated(reading, now.version)
+        not _is_surely_rewritten(before, now) if now.toast != "0" else _is_truncated(reading, now.version)
     )
     if before.node != now.node and not (altered or now.by_itself or is_explained):
         yield "its rows were rewritten (SET UNLOGGED and LOGGED, VACUUM FULL, CLUSTER), and no TRUNCATE is in the log"

@@ -29,8 +29,6 @@ def is_other(spec: TableSpec, before: FollowedTable, now: FollowedTable, *, keep
         return "the log of the source was opened anew since the table was loaded"
     if before.relation != now.relation:
         return "the source's table, or its part in the publication, was made again since it was loaded"
-    if before.catalog is None or now.catalog is None:
-        return ""
     columns = [column.name for catalog in (before.catalog, now.catalog) for column in catalog.columns.values()]
     reading = Reading(
         name=spec.name_in_source,
@@ -50,7 +48,7 @@ def is_other(spec: TableSpec, before: FollowedTable, now: FollowedTable, *, keep
 def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
     """Whether there may have been a `TRUNCATE`, which the log has then, and may not have brought yet."""
     before = read_followed(run.runtime.storage, run.layout.state)
-    if before is None or before.catalog is None or now.catalog is None:
+    if before is None:
         return False
     return before.relation == now.relation and has_new_files(before.catalog, now.catalog)
 
@@ -74,7 +72,7 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
     if why := is_other(run.spec, before, now, keeps=keeps_dropped_partitions(run.spec)):
         raise _refused(run, before, now, why)
-    gone = dropped_parts(before.catalog, now.catalog) if before.catalog and now.catalog else ()
+    gone = dropped_parts(before.catalog, now.catalog)
     now = replace(now, kept=(*before.kept, *gone))
     if now != read_followed(storage, state):
         write_followed(storage, state, now)

@@ -213,11 +213,11 @@ class _Source:
     def _known_parts(self) -> Collection[str] | None:
         """Partitions of the row's table when it was followed last; None: it was not."""
         before = read_followed(self.run.runtime.storage, self.run.layout.state)
-        return None if before is None or before.catalog is None else before.catalog.parts.keys()
+        return None if before is None else before.catalog.parts.keys()
 
     def at(self, known: LogPosition, now: FollowedTable) -> FollowedTable:
         """The same in the log that was read."""
-        relations = {now.number, *(map(int, now.catalog.parts) if now.catalog else ())}
+        relations = {now.number, *map(int, now.catalog.parts)}
         name, described = self.run.spec.name_in_source, known.described.of(relations)
         truncates, by = known.truncates.get(name, 0), known.truncated_by.get(name, "")
         return replace(now, log=known.log, truncates=truncates, truncated_by=by, described=described)

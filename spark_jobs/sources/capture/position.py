@@ -9,7 +9,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.commit_files import read_small
-from spark_jobs.sources.capture.catalog import FORMER, TableCatalog
+from spark_jobs.sources.capture.catalog import TableCatalog
 from spark_jobs.sources.capture.relation_messages import Descriptions, RelationMessage
 
 _DOCUMENT, _HISTORY, _TABLE = "log.json", "schema-history.jsonl", "captured-log.json"
@@ -71,7 +71,7 @@ class LogPosition:
         mark: the newest that was read; None: none was.
         last: number in the names of the newest files; later ones have greater numbers.
         truncates: how often the log brought a `TRUNCATE`, by table; `truncated_by`: the transaction of the last.
-        versions: digest of what the catalog said of all that is published when the log was read last; empty: not known.
+        versions: digest of what the catalog said of all that is published when the log was read last.
         described: how the log has described its tables until then.
         stopped: tables of which the engine can't read a change, to what it says; their changes are left out until they
             are loaded again.
@@ -82,7 +82,7 @@ class LogPosition:
     number: int
     server: str
     opened: str
-    published: str = ""
+    published: str
     offsets: tuple[Offset, ...] = ()
     mark: Mark | None = None
     last: int = 0
@@ -111,8 +111,8 @@ class FollowedTable:
 
     Attributes:
         log: `LogPosition.log`.
-        relation: `PublishedTable.relation`; empty: the source gives none.
-        catalog: what the source's catalog said of it; None: not known.
+        relation: `PublishedTable.relation`.
+        catalog: what the source's catalog said of it.
         truncates, truncated_by: see `LogPosition`; of it.
         described: how the log had described it and its partitions; see `Descriptions.messages`.
         unloaded: why rows from before the newest load are wrong, until that has ended; empty: they are not.
@@ -120,8 +120,8 @@ class FollowedTable:
     """
 
     log: str
-    relation: str = ""
-    catalog: TableCatalog | None = None
+    relation: str
+    catalog: TableCatalog
     truncates: int = 0
     truncated_by: str = ""
     described: tuple[RelationMessage, ...] = ()
@@ -170,7 +170,7 @@ def read_followed(storage: Storage, state: str) -> FollowedTable | None:
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    return read_small(storage, join(state, _TABLE), FollowedTable, "delete it, and load the table again", FORMER)
+    return read_small(storage, join(state, _TABLE), FollowedTable, "delete it, and load the table again")
 
 
 def write_followed(storage: Storage, state: str, followed: FollowedTable) -> None:

@@ -435,7 +435,7 @@ def _is_held(run: TableRun, one: HeldSnapshot, landed: Mapping[str, _Snapshot]) 
         return False
     if one.until:
         return run.runtime.clock() < datetime.fromisoformat(one.until)
-    return one.row == _row_of(run) if one.row else run.spec.sweep_limit == one.sweep_limit
+    return one.row == _row_of(run)
 
 
 def _row_of(run: TableRun) -> str:
@@ -704,7 +704,7 @@ class _Capture:
         """Note that a snapshot is not taken until its files or the row change, or its time comes."""
         comes = _comes(snapshot.version)
         one = HeldSnapshot(
-            version=snapshot.version, files=snapshot.digest, sweep_limit=self.run.spec.sweep_limit, why=why,
+            version=snapshot.version, files=snapshot.digest, why=why,
             row=_row_of(self.run), until=iso(comes) if comes > self.run.runtime.clock() else "",
         )  # fmt: skip
         self._keep(held=(*(other for other in self.known.held if other.version != one.version), one))
