@@ -241,7 +241,7 @@ class _Making:
         """The document with its tables as they were made.
 
         Args:
-            known: as it is now: tables may have been moved.
+            known: as it is now.
 
         Raises:
             FatalError: `CUT_MISSING`: it was dropped meanwhile, and another of its name is made.
@@ -249,9 +249,7 @@ class _Making:
         if known.begun_at != begun.begun_at:
             what = f"the cut {begun.name} was dropped while it was made, and another of its name is made now"
             raise FatalError("CUT_MISSING", what, remedy="take another --prefix")
-        by_folder = {one.folder: one for one in made}
-        tables = tuple(replace(by_folder[one.folder], table=one.table) for one in known.tables)
-        return replace(known, tables=tables, made_at=self.cli.now().isoformat())
+        return replace(known, tables=tuple(made), made_at=self.cli.now().isoformat())
 
     def _discard(self, cut: Cut) -> None:
         """Remove what was made of a cut, unless it was dropped and another of its name is there."""

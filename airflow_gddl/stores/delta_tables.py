@@ -72,17 +72,6 @@ def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
         raise RetriableError("LAKE_UNREADABLE", what, where=path, remedy="check `lake` and its credentials") from error
 
 
-def table_version(path: str, environ: Mapping[str, str]) -> int | None:
-    """The newest version of a table; None: there is none.
-
-    Raises:
-        FatalError: `PACKAGE_MISSING`.
-        RetriableError: `LAKE_UNREADABLE`.
-    """
-    with opened(path, environ) as table:
-        return None if table is None else int(table.version())
-
-
 _VERSIONS = 20
 _SHOWN = ("occurred_at", "code", "reason", "column", "source_file", "batch_id", "record")
 _GDDL = "_gddl"

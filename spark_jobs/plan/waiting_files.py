@@ -206,26 +206,18 @@ def find(
         for file in listing
     }
     comparisons = [item for item in compared.values() if item is not None]
-    copied = any(item.is_copy(state.generation) for item in comparisons)
-    opening = [item for item in comparisons if item.opens(state, copied=copied)]
-    is_over = copied and not opening and state.generation <= max(state.swept, 1)
-    waiting = [
-        item for item in comparisons
-        if item.waits(state.generation, opens=bool(opening), joins=not is_over, begins=not copied)
-    ]  # fmt: skip
+    waiting, opening, copied = _chosen(comparisons, state)
     paths = {item.file.path for item in waiting}
     inference = infer((item.file for item in waiting), generations) if state.generation == 0 else CERTAIN
     openings = state.openings or inference.openings
     resting = [item for item in comparisons if item.file.kind == "load" and item.file.path not in paths]
     reload = _Reload.of(opening, known, state)
     planned = tuple(_in_order(waiting, reload, openings))
-    newest = max([state.generation, *(file.generation for file in planned)])
-    older = [item.file.path for item in resting if item.was_read and item.generation < newest]
     return Discovery(
         waiting=planned,
         touched=_touched(comparisons, paths),
         missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
-        older_loads=(*older, *(file.path for file in planned if file.kind == "load" and file.generation < newest)),
+        older_loads=_older_loads(resting, planned, state),
         unreadable_loads=tuple(item.file.path for item in resting if not item.was_read),
         unreadable_changes=tuple(_unreadable_since_snapshot(comparisons, paths, state)),
         inference=inference,
@@ -235,6 +227,25 @@ def find(
         reloaded_at=reload.since if opening else "",
         late_loads=() if opening else tuple(_late_loads(waiting, known, state)),
     )
+
+
+def _chosen(comparisons: Sequence[_Compared], state: TableState) -> tuple[list[_Compared], list[_Compared], bool]:
+    """Files that wait, those that open a generation, and whether a file is a copy of one that was read."""
+    copied = any(item.is_copy(state.generation) for item in comparisons)
+    opening = [item for item in comparisons if item.opens(state, copied=copied)]
+    is_over = copied and not opening and state.generation <= max(state.swept, 1)
+    waiting = [
+        item for item in comparisons
+        if item.waits(state.generation, opens=bool(opening), joins=not is_over, begins=not copied)
+    ]  # fmt: skip
+    return waiting, opening, copied
+
+
+def _older_loads(resting: Iterable[_Compared], planned: Collection[PlannedFile], state: TableState) -> tuple[str, ...]:
+    """See `Discovery.older_loads`."""
+    newest = max([state.generation, *(file.generation for file in planned)])
+    read = (item.file.path for item in resting if item.was_read and item.generation < newest)
+    return (*read, *(file.path for file in planned if file.kind == "load" and file.generation < newest))
 
 
 def _touched(comparisons: Iterable[_Compared], waiting: Collection[str]) -> dict[str, tuple[str, str]]:

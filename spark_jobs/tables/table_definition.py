@@ -96,12 +96,6 @@ def left_readable(named: str | None, columns: Sequence[Column]) -> str | None:
     return None if named is None or value == restricted(named, None) else value
 
 
-def usual(named: str, columns: Sequence[Column]) -> str:
-    """Those columns of a value of the property that Delta indexes without the property, too."""
-    others = indexed_columns(columns, {})
-    return ",".join(_text(path) for path in _paths(named) if path in others)
-
-
 def _is_exact(kind: SqlType) -> bool:
     if isinstance(kind, DecimalType):
         return kind.scale <= _PLAIN_SCALE
