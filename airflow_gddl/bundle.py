@@ -188,12 +188,12 @@ class Target:
     def version(self) -> str:
         """
         Raises:
-            MetadataError: `PYTHON_INVALID`.
+            MetadataError: `OPTION_INVALID`.
         """
         match = _PYTHON.fullmatch(self.python)
         if match is None:
             remedy = "write it with its version, e.g. /usr/bin/python3.11"
-            raise MetadataError("PYTHON_INVALID", f"{self.python!r} is not the path of a Python", remedy=remedy)
+            raise MetadataError("OPTION_INVALID", f"{self.python!r} is not the path of a Python", remedy=remedy)
         return match[1]
 
 
@@ -226,7 +226,7 @@ def write_environment(path: Path, wheel: Path, target: Target, epoch: int = EPOC
 
     Raises:
         FatalError: `ENVIRONMENT_FAILED`.
-        MetadataError: `PYTHON_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     with tempfile.TemporaryDirectory(prefix="gddl-bundle-") as scratch:
         root = Path(scratch, "environment")
@@ -260,12 +260,12 @@ def fetch_wheels(folder: Path, wanted: Sequence[str], present: Sequence[str], ta
 
     Raises:
         FatalError: `ENVIRONMENT_FAILED`.
-        MetadataError: `PYTHON_INVALID`, also where this Python has another version: pip judges by its own which
+        MetadataError: `OPTION_INVALID`, also where this Python has another version: pip judges by its own which
             requirements apply.
     """
     if target.version != f"{sys.version_info.major}.{sys.version_info.minor}":
         remedy = f"run the command with Python {target.version}"
-        raise MetadataError("PYTHON_INVALID", f"this is not Python {target.version}, which they are for", remedy=remedy)
+        raise MetadataError("OPTION_INVALID", f"this is not Python {target.version}, which they are for", remedy=remedy)
     known = _resolved(present)
     names = [f"{name}=={version}" for name, version in _resolved(wanted).items() if name not in known]
     _pip(["download", "--no-deps", "--dest", str(folder), *_for(target), *names])
@@ -356,7 +356,7 @@ class Bundle:
 
         Raises:
             FatalError: `CODE_MISSING`, `ENVIRONMENT_FAILED`.
-            MetadataError: `PYTHON_INVALID`.
+            MetadataError: `OPTION_INVALID`.
         """
         self.out.mkdir(parents=True, exist_ok=True)
         wheel = build_wheel(self.out, self.epoch)

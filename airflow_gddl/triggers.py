@@ -287,7 +287,7 @@ def poll_once(metadata: str, dag_id: str, question: Question) -> PipelineWork | 
     """Poll the pipeline with the current metadata; None when there is no such pipeline. Blocks.
 
     Raises:
-        RetriableError, FatalError: as `Storage`; `CACHE_UNUSABLE`, `REQUEST_INVALID`, `AWS_CONNECTION_INVALID`.
+        RetriableError, FatalError: as `Storage`; `CACHE_UNUSABLE`, `OPTION_INVALID`, `AWS_CONNECTION_INVALID`.
     """
     document = configuration.compiled_metadata(metadata).pipeline(dag_id)
     if document is None:

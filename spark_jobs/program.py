@@ -141,14 +141,14 @@ def read_spec(text: str) -> JobSpec:
     """A JobSpec from JSON, or from a file or object (`s3://`) that holds it.
 
     Raises:
-        FatalError: `SPEC_INVALID`, `SPEC_UNREADABLE`, `CONTRACT_VERSION`.
+        FatalError: `SPEC_INVALID`, `SPEC_INVALID`, `CONTRACT_VERSION`.
     """
     if not text.lstrip().startswith("{"):
         try:
             text = (Storage().read(text) if "://" in text else Path(text).read_bytes()).decode()
         except (OSError, ValueError) as error:
             raise FatalError(
-                "SPEC_UNREADABLE", f"the JobSpec can't be read: {error}", remedy="give JSON, a file or an s3:// URL"
+                "SPEC_INVALID", f"the JobSpec can't be read: {error}", remedy="give JSON, a file or an s3:// URL"
             ) from error
     try:
         data = json.loads(text)

@@ -391,13 +391,11 @@ def grid_of(options: Verify, until: datetime) -> Grid:
     """The windows that a verification was asked for, until a moment.
 
     Raises:
-        FatalError: `WINDOWS_TOO_MANY`.
+        FatalError: `OPTION_INVALID`.
     """
     if (options.since_seconds or 0) > _MOST_WINDOWS * STEPS[options.window].total_seconds():
         what = f"more than {_MOST_WINDOWS:,} windows of a {options.window}"
-        raise FatalError(
-            "WINDOWS_TOO_MANY", what, remedy="name a shorter time, longer windows, or compare whole tables"
-        )
+        raise FatalError("OPTION_INVALID", what, remedy="name a shorter time, longer windows, or compare whole tables")
     since = until - timedelta(seconds=options.since_seconds or 0)
     return Grid.of(since, until, STEPS[options.window])
 

@@ -43,9 +43,11 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     """Take over a Delta table that another job has kept from the same files, in place; its data files stay."""
     if bool(files_until) == release:
         what = "nothing says which files are in the table already" if not release else "a release takes no files"
-        raise MetadataError("ADOPT_CUT", what, remedy="write one of --files-until and --release")
+        raise MetadataError("ADOPT_REFUSED", what, remedy="write one of --files-until and --release")
     if release and source_connection:
-        raise MetadataError("ADOPT_CUT", "only an adoption proves something", remedy="leave --source-connection out")
+        raise MetadataError(
+            "ADOPT_REFUSED", "only an adoption proves something", remedy="leave --source-connection out"
+        )
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     if release and not dry_run:

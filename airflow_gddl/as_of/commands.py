@@ -180,7 +180,7 @@ class _Making:
     def _of_source(self, source: str, names: Sequence[str]) -> tuple[TableSpec, ...]:
         """
         Raises:
-            MetadataError: `CUT_SOURCE_UNKNOWN`; as `choose`.
+            MetadataError: `OPTION_INVALID`; as `choose`.
             typer.Exit: rows of the metadata are invalid, so that a table may be missing.
         """
         enabled = [one for one in self.loaded.tables if one.enabled and _is_of(one, source)]
@@ -188,7 +188,7 @@ class _Making:
             named = (name for one in self.loaded.tables if one.enabled for name in (one.source, *one.shards))
             known = ", ".join(sorted(set(named)))
             what = f"no enabled table has the source {source!r}" if source else "no source is named"
-            raise MetadataError("CUT_SOURCE_UNKNOWN", what, remedy=f"write --source NAME; there are: {known}")
+            raise MetadataError("OPTION_INVALID", what, remedy=f"write --source NAME; there are: {known}")
         wanted = list(names) or [one.table for one in enabled]
         specs, bad = metadata_folder.choose(self.cli, self.loaded, wanted, self.metadata)
         if bad or (not names and self.loaded.problems):
@@ -196,12 +196,12 @@ class _Making:
             raise typer.Exit(context.BAD_METADATA)
         if others := [one.table for one in specs if not _is_of(one, source)]:
             what = f"{', '.join(others)} have another source than {source}"
-            raise MetadataError("CUT_SOURCE_UNKNOWN", what, remedy="name tables of one source")
+            raise MetadataError("OPTION_INVALID", what, remedy="name tables of one source")
         return specs
 
     def _taken(self) -> FatalError:
         remedy = f"take another --prefix, or `gddl as-of drop {self.name}`"
-        return FatalError("CUT_EXISTS", f"there is a cut {self.name}", remedy=remedy)
+        return FatalError("OPTION_INVALID", f"there is a cut {self.name}", remedy=remedy)
 
     def _run(self, specs: Sequence[TableSpec], action: ConsistentCut) -> tuple[JobResult, ...]:
         """Results of a job for these tables, in their order.
@@ -224,7 +224,7 @@ class _Making:
         """Make the tables of a cut; the document is there first, and says last that they are made.
 
         Raises:
-            FatalError: `CUT_EXISTS`, `CUT_MISSING`: nothing of it is kept.
+            FatalError: `OPTION_INVALID`, `CUT_MISSING`: nothing of it is kept.
             RetriableError: `CUT_TABLE_CHANGED`.
         """
         if not self.store.create_once(cut_path(self.lake, cut.name), codec.to_json(cut).encode()):

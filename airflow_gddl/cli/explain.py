@@ -54,9 +54,8 @@ def explain(
     Takes no claim and changes nothing. Masked values are shown as they are stored.
     """
     cli = context.of(ctx)
-    code = "EXPLAIN_KEY_INVALID"
-    named = read_key(key, code, alone=True)
-    check = partial(require_whole_key, named, code)
+    named = read_key(key, alone=True)
+    check = partial(require_whole_key, named)
     job_options = JobOptions(action=Explain(key=named, limit=limit))
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
     carry_out(cli, request, each(show_history))

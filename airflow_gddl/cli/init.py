@@ -158,14 +158,12 @@ class DemoFolder:
         """Recreate the folder: files of an earlier demo are removed, other files are refused.
 
         Raises:
-            MetadataError: `DEMO_FOLDER_TAKEN`: the folder contains other files.
+            MetadataError: `FOLDER_TAKEN`: the folder contains other files.
         """
         mark = self.root / _MARK
         if self.root.exists() and not mark.exists() and any(self.root.iterdir()):
             remedy = "choose another folder with --dir, or empty this one"
-            raise MetadataError(
-                "DEMO_FOLDER_TAKEN", "the folder contains other files", where=str(self.root), remedy=remedy
-            )
+            raise MetadataError("FOLDER_TAKEN", "the folder contains other files", where=str(self.root), remedy=remedy)
         for old in (self.metadata, self.dags, self.airflow, self.landing, self.lake):
             shutil.rmtree(old, ignore_errors=True)
         self.root.mkdir(parents=True, exist_ok=True)
@@ -267,13 +265,13 @@ def write_project(folder: Path, files: Mapping[str, str]) -> dict[str, bool]:
     """Write these files; return by name whether it was written (false: it exists and is kept).
 
     Raises:
-        MetadataError: `PROJECT_EXISTS`: nothing was written.
+        MetadataError: `FOLDER_TAKEN`: nothing was written.
     """
     there = [name for name in files if name not in _SHARED and (folder / name).exists()]
     there += ["metadata"] if (folder / "metadata").exists() and any((folder / "metadata").iterdir()) else []
     if there:
         remedy = "name another folder, e.g. `gddl init my-project`, or continue with this one: `gddl check`"
-        raise MetadataError("PROJECT_EXISTS", f"{folder / there[0]} already exists; nothing was written", remedy=remedy)
+        raise MetadataError("FOLDER_TAKEN", f"{folder / there[0]} already exists; nothing was written", remedy=remedy)
     return {name: _write_new(folder / name, text) for name, text in files.items()}
 
 

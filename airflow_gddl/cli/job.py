@@ -455,12 +455,12 @@ def ask_for_all(tables: Sequence[str], *, every: bool, unasked: bool) -> None:
         unasked: `--yes` or `--dry-run` was given.
 
     Raises:
-        MetadataError: `TABLES_UNNAMED`.
+        MetadataError: `OPTION_INVALID`.
         typer.Exit: the answer is no.
     """
     if bool(tables) == every:
         what = "--all was given beside --table" if every else "no table is named to be rebuilt"
-        raise MetadataError("TABLES_UNNAMED", what, remedy="write --table SCHEMA.NAME, or --all for all tables")
+        raise MetadataError("OPTION_INVALID", what, remedy="write --table SCHEMA.NAME, or --all for all tables")
     if every:
         ask("Rebuild all tables?", yes=unasked)
 

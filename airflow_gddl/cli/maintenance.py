@@ -120,9 +120,8 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
     list.
     """
     cli = context.of(ctx)
-    code = "ERASE_KEY_INVALID"
-    named = read_key(key, code)
-    check = partial(options.require_whole_key, named, code)
+    named = read_key(key)
+    check = partial(options.require_whole_key, named)
     if dry_run:
         from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
 

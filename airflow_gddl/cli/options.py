@@ -72,34 +72,34 @@ SourceConnection = Annotated[
 def check_names(tables: Iterable[str]) -> None:
     """
     Raises:
-        MetadataError: `TABLE_NAME_INVALID`.
+        MetadataError: `FIELD_VALUE`.
     """
     for table in sorted(tables):
         if fault := table_name_fault(table):
-            raise MetadataError("TABLE_NAME_INVALID", f"{table!r:.80}: {fault}", remedy="write schema.name")
+            raise MetadataError("FIELD_VALUE", f"{table!r:.80}: {fault}", remedy="write schema.name")
 
 
 def absolute(root: str) -> str:
     return root if is_s3(root) else os.path.normpath(Path(root).absolute())
 
 
-def read_key(given: list[str], code: str, *, alone: bool = False) -> dict[str, str]:
+def read_key(given: list[str], *, alone: bool = False) -> dict[str, str]:
     """`["a=1", "@FILE"]` as `{"a": "1", ...}`, with one part for each line of a file; `@-` is standard input.
 
     Args:
-        code: of the error; its message shows no value, which may be personal.
         alone: take a value without its column, under an empty name, where it is the whole key.
 
     Raises:
-        MetadataError: a file can't be read, or a part is not COLUMN=VALUE.
+        MetadataError: `KEY_INVALID`: a file can't be read, or a part is not COLUMN=VALUE; the message shows no value,
+            which may be personal.
     """
-    parts = _parts_of(given, code)
+    parts = _parts_of(given)
     if alone and len(parts) == 1 and parts[0] and "=" not in parts[0]:
         return {"": parts[0]}
-    return _key_of(parts, code)
+    return _key_of(parts)
 
 
-def read_keys(given: list[str], code: str) -> tuple[dict[str, str], ...]:
+def read_keys(given: list[str]) -> tuple[dict[str, str], ...]:
     """As `read_key`, of several keys: a column that is named again begins the next one.
 
     A value without its column is a key by itself.
@@ -108,51 +108,50 @@ def read_keys(given: list[str], code: str) -> tuple[dict[str, str], ...]:
         MetadataError: as `read_key`.
     """
     key_list: list[dict[str, str]] = []
-    for part in _parts_of(given, code):
-        named = _key_of([part], code) if "=" in part or not part else {"": part}
+    for part in _parts_of(given):
+        named = _key_of([part]) if "=" in part or not part else {"": part}
         if not key_list or key_list[-1].keys() & named.keys() or "" in (*key_list[-1], *named):
             key_list.append({})
         key_list[-1] |= named
     return tuple(key_list)
 
 
-def _parts_of(given: list[str], code: str) -> list[str]:
+def _parts_of(given: list[str]) -> list[str]:
     parts = []
     for part in given:
-        parts += _lines(part.removeprefix("@"), code) if part.startswith("@") else [part]
+        parts += _lines(part.removeprefix("@")) if part.startswith("@") else [part]
     return parts
 
 
-def _lines(file: str, code: str) -> list[str]:
+def _lines(file: str) -> list[str]:
     try:
         text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         what = f"the file of the key can't be read: {reason}"
-        raise MetadataError(code, what, remedy="name a text file in UTF-8, or @-") from error
+        raise MetadataError("KEY_INVALID", what, remedy="name a text file in UTF-8, or @-") from error
     return [line for line in text.removeprefix("\ufeff").split("\n") if line.strip()]
 
 
-def _key_of(parts: list[str], code: str) -> dict[str, str]:
+def _key_of(parts: list[str]) -> dict[str, str]:
     key: dict[str, str] = {}
     for part in parts:
         name, equals, value = part.partition("=")
         if not equals or not name or name in key:
             what = f"the key's part number {len(key) + 1} is not COLUMN=VALUE, or names its column again"
-            raise MetadataError(code, what, remedy="write e.g. --key region=EU --key id=5")
+            raise MetadataError("KEY_INVALID", what, remedy="write e.g. --key region=EU --key id=5")
         key[name] = value
     return key
 
 
-def require_whole_key(named: Mapping[str, str], code: str, _: object, tables: Iterable[TableSpec]) -> None:
+def require_whole_key(named: Mapping[str, str], _: object, tables: Iterable[TableSpec]) -> None:
     """Compare the names of a key with the rows', before a job is started; the job checks the values.
 
     Args:
         named: of `read_key`.
-        code: of the error; its message shows no value.
 
     Raises:
-        FatalError: `code`.
+        FatalError: `KEY_INVALID`; its message shows no value.
     """
     for spec in tables:
         keys = {landed_name(name).lower() for name in spec.keys}
@@ -162,4 +161,4 @@ def require_whole_key(named: Mapping[str, str], code: str, _: object, tables: It
             shown = ", ".join(name or "a value alone" for name in named)
             what = f"the key of {spec.table} is {', '.join(spec.keys)}, not {shown}"
             remedy = f"name the whole key: {' '.join(f'--key {name}=…' for name in spec.keys)}"
-            raise FatalError(code, what, remedy=remedy)
+            raise FatalError("KEY_INVALID", what, remedy=remedy)

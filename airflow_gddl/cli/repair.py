@@ -61,7 +61,6 @@ The rows are those of --key, or those that the last `gddl verify` found differen
 to them."""
 _LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
 _READ = ("rows", "absent", "files")
-_KEY_INVALID = "RESYNC_KEY_INVALID"
 _UNCONFIRMED = "RELOAD_UNCONFIRMED"
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the batches without running them.")]
 
@@ -109,7 +108,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     if not from_files:
         remedy = "write --from-files; to keep what the change table knows, use `gddl rebuild --table SCHEMA.NAME`"
-        raise MetadataError("RELOAD_SOURCE_MISSING", "the command does not say from what it reloads", remedy=remedy)
+        raise MetadataError("OPTION_INVALID", "the command does not say from what it reloads", remedy=remedy)
     cli = context.of(ctx)
     action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
     job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
@@ -139,7 +138,7 @@ def _landed(name: str, text: str | None) -> str:
     An empty text is refused: it comes from a variable without a value, and all files would be read.
 
     Raises:
-        MetadataError: `RANGE_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     if text is None:
         return ""
@@ -147,7 +146,7 @@ def _landed(name: str, text: str | None) -> str:
         since = datetime.now(UTC) - timedelta(seconds=seconds(text)) if is_duration(text) else moment_of(text)
     except (ValueError, OverflowError) as error:
         remedy = "write e.g. 2026-01-31, 2026-01-31T12:00:00Z or 24h"
-        raise MetadataError("RANGE_INVALID", f"{name} {text!r} is not a moment", remedy=remedy) from error
+        raise MetadataError("OPTION_INVALID", f"{name} {text!r} is not a moment", remedy=remedy) from error
     return since.isoformat()
 
 
@@ -183,10 +182,10 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
     wait: options.Wait = 0.0,
 ) -> None:
     require_name(source_connection)
-    keys = read_keys(key or [], _KEY_INVALID)
+    keys = read_keys(key or [])
     if bool(keys) == differences:
         what = "rows are chosen in two ways" if differences else "no rows are chosen"
-        raise MetadataError(_KEY_INVALID, what, remedy="write --key or --differences")
+        raise MetadataError("KEY_INVALID", what, remedy="write --key or --differences")
     cli = context.of(ctx).lending(source_connection)
     action = ResyncRows(keys=keys, differences=differences, source_connection=source_connection)
     job_options = JobOptions(action=action, wait_seconds=wait)
@@ -208,7 +207,7 @@ def _require_rows(
     """
     require_connection(cli, connection, loaded, tables)
     for key in keys:
-        require_whole_key(key, _KEY_INVALID, loaded, tables)
+        require_whole_key(key, loaded, tables)
 
 
 rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC
@@ -306,7 +305,7 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     """
     cli = context.of(ctx)
     if not reason.strip():
-        raise MetadataError("REASON_MISSING", "--reason is empty", remedy="say why nothing better is expected")
+        raise MetadataError("OPTION_INVALID", "--reason is empty", remedy="say why nothing better is expected")
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
         ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
@@ -341,7 +340,7 @@ def _require_codes(cli: CliContext, codes: Sequence[str], loaded: LoadedMetadata
     """Look for each code in the quarantine of the tables; one that can't be read here is left to the job.
 
     Raises:
-        FatalError: `CODE_NOT_QUARANTINED`.
+        FatalError: `OPTION_INVALID`.
     """
     if not codes:
         return
@@ -360,7 +359,7 @@ def _require_codes(cli: CliContext, codes: Sequence[str], loaded: LoadedMetadata
         names = ", ".join(spec.table for spec in tables[:_NAMED]) + (" …" if len(tables) > _NAMED else "")
         what = f"{names}: 0 rows with code {' or '.join(missing)}; in quarantine: {known}"
         remedy = "name codes that are in quarantine, or leave out --code"
-        raise FatalError("CODE_NOT_QUARANTINED", what, remedy=remedy)
+        raise FatalError("OPTION_INVALID", what, remedy=remedy)
 
 
 def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequence[str]) -> None:

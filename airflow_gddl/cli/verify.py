@@ -106,21 +106,21 @@ def _require_against_alone(tables: Sequence[str], *, others: bool) -> None:
 def _duration(text: str) -> float:
     """
     Raises:
-        MetadataError: `DURATION_INVALID`.
+        MetadataError: `FIELD_VALUE`.
     """
     if not durations.is_duration(text):
-        raise MetadataError("DURATION_INVALID", f"not a duration: {text!r}", remedy=durations.remedy(text))
+        raise MetadataError("FIELD_VALUE", f"not a duration: {text!r}", remedy=durations.remedy(text))
     return durations.seconds(text)
 
 
 def require_name(connection: str) -> None:
     """
     Raises:
-        MetadataError: `CONNECTION_INVALID`; the value may be a URL with a password, so it is not shown.
+        MetadataError: `FIELD_VALUE`; the value may be a URL with a password, so it is not shown.
     """
     if connection and not CONNECTION_NAME.fullmatch(connection):
         remedy = "put the URL into a variable, and pass its name, e.g. SHOP_DB"
-        raise MetadataError("CONNECTION_INVALID", "not the name of a connection", remedy=remedy)
+        raise MetadataError("FIELD_VALUE", "not the name of a connection", remedy=remedy)
 
 
 def require_connection(cli: CliContext, connection: str, loaded: LoadedMetadata, _tables: Sequence[TableSpec]) -> None:

@@ -173,11 +173,11 @@ def require_name(name: str) -> None:
     """Require a name that is a folder's.
 
     Raises:
-        MetadataError: `CUT_NAME_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     if not _NAME.fullmatch(name):
         remedy = "take lower-case letters, digits and _, e.g. closing_2026_01"
-        raise MetadataError("CUT_NAME_INVALID", f"not a name of a cut: {name!r:.80}", remedy=remedy)
+        raise MetadataError("OPTION_INVALID", f"not a name of a cut: {name!r:.80}", remedy=remedy)
 
 
 def key_forms(spec: TableSpec) -> dict[str, str]:
@@ -214,7 +214,7 @@ def asked_moment(text: str) -> AskedMoment:
     """Read what the user has written.
 
     Raises:
-        MetadataError: `CUT_MOMENT_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     if text == LATEST:
         return AskedMoment(text=text)
@@ -227,7 +227,7 @@ def asked_moment(text: str) -> AskedMoment:
         is_moment = False
     if not is_moment:
         remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740"
-        raise MetadataError("CUT_MOMENT_INVALID", f"--at is not a moment: {text!r:.80}", remedy=remedy)
+        raise MetadataError("OPTION_INVALID", f"--at is not a moment: {text!r:.80}", remedy=remedy)
     return AskedMoment(text=text, time=time)
 
 

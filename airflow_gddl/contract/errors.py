@@ -30,7 +30,6 @@ SETUP = frozenset(
         "COMMAND_MISSING",
         "DELTA_UNSUPPORTED",
         "JAVA_MISSING",
-        "JAVA_TOO_OLD",
         "JOB_NOT_STARTED",
         "PACKAGE_MISSING",
         "RUNNER_BROKEN",
@@ -148,7 +147,7 @@ class SpecProblem:
     """A problem of a spec.
 
     Attributes:
-        code: stable, e.g. `KEYS_DUPLICATE`.
+        code: stable, e.g. `FIELD_VALUE`.
         path: names and list positions that lead to the value.
         value: the raw value; it must be truncated and screened for secrets before display.
         message: what is wrong, without the value.

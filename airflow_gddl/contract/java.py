@@ -36,7 +36,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
     """The `java` that Spark will start: JAVA_HOME's when that is set, else the first on PATH.
 
     Raises:
-        FatalError: `JAVA_MISSING` or `JAVA_TOO_OLD`.
+        FatalError: `JAVA_MISSING` or `JAVA_MISSING`.
     """
     java = java_program(environ)
     try:
@@ -52,7 +52,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
         raise FatalError("JAVA_MISSING", f"{java} is not a working Java: {said}", remedy=JAVA_REMEDY)
     if int(version[2]) < OLDEST:
         raise FatalError(
-            "JAVA_TOO_OLD", f"{java} is Java {version[2]}; Spark needs {OLDEST} or newer", remedy=JAVA_REMEDY
+            "JAVA_MISSING", f"{java} is Java {version[2]}; Spark needs {OLDEST} or newer", remedy=JAVA_REMEDY
         )
     return Java(java, version[1])
 

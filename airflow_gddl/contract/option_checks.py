@@ -69,7 +69,7 @@ def _operation_among_columns(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.dialect == "dms" and spec.mode == "changes" and isinstance(columns, (list, tuple)) and operation in columns:
         fault = "the name of the column that holds operations, which comes before these columns and is not among them"
         remedy = "give the source's column another name here, or drop it if it is no column of the source"
-        yield SpecProblem("COLUMN_RESERVED", ("options", "csv_columns"), str(operation), fault, remedy)
+        yield SpecProblem("FIELD_VALUE", ("options", "csv_columns"), str(operation), fault, remedy)
 
 
 def _types(types: object) -> Iterator[SpecProblem]:
@@ -147,7 +147,7 @@ def _path_format(text: object) -> Iterator[SpecProblem]:
         PathFormat.parsed(text)
     except ValueError as error:
         remedy = "write folders as the sink's path.format does, e.g. 'year'=YYYY/'month'=MM/'day'=dd, or drop it"
-        yield SpecProblem("PATH_FORMAT_INVALID", ("options", "path_format"), text, str(error), remedy)
+        yield SpecProblem("FIELD_VALUE", ("options", "path_format"), text, str(error), remedy)
 
 
 def _log_began(began: object) -> Iterator[SpecProblem]:
@@ -162,4 +162,4 @@ def _log_began(began: object) -> Iterator[SpecProblem]:
         fault = str(error)
     if fault:
         remedy = "write moments as 2026-01-31T12:00:00Z, the oldest first"
-        yield SpecProblem("LOG_BEGAN_INVALID", ("options", "log_began"), str(began), fault, remedy)
+        yield SpecProblem("FIELD_VALUE", ("options", "log_began"), str(began), fault, remedy)

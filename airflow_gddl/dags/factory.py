@@ -364,7 +364,7 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
 
     Raises:
         GddlError: Airflow's configuration of this package is wrong (`OPTION_INVALID`, `CACHE_UNUSABLE`);
-            `SELECTOR_INVALID`.
+            `OPTION_INVALID`.
         MetadataProblems: the metadata could never be read.
     """
     metadata = configuration.metadata_place(metadata_dir, beside)
@@ -596,7 +596,7 @@ class GddlTaskGroup(TaskGroup):
 
     Raises:
         MetadataProblems: the metadata could never be read.
-        MetadataError: `REQUEST_INVALID`: no table; `SELECTOR_INVALID`, `TABLE_AMBIGUOUS`.
+        MetadataError: `OPTION_INVALID`: no table; `OPTION_INVALID`, `TABLE_AMBIGUOUS`.
     """
 
     def __init__(  # noqa: PLR0913 - what a DAG file may say

@@ -39,7 +39,7 @@ def eject(
     folder = out or Path("eject") / spec.table
     if taken := [name for name in files if (folder / name).exists()]:
         what, remedy = f"{folder} has {', '.join(taken)} already", "name another folder with --out"
-        raise FatalError("EJECT_EXISTS", what, remedy=remedy)
+        raise FatalError("FOLDER_TAKEN", what, remedy=remedy)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")

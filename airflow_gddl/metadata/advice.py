@@ -61,17 +61,17 @@ def _roots(loaded: LoadedMetadata) -> Iterator[Problem]:
 
 
 def _tiers(loaded: LoadedMetadata) -> Iterator[Problem]:
-    """`TIER_UNUSED`: a tier that no table has, with a name close to one that the package defines."""
+    """`FIELD_UNUSED`: a tier that no table has, with a name close to one that the package defines."""
     used = {spec.size for spec in loaded.tables}
     for name in sorted(loaded.tiers.keys() - used - DEFAULT_TIERS.keys()):
         near = difflib.get_close_matches(name, DEFAULT_TIERS, n=1)
         if near or not used - DEFAULT_TIERS.keys():
             remedy = f"did you mean {near[0]}?" if near else f"write size: {name} in a metadata row, or remove the tier"
-            yield _problem("TIER_UNUSED", f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
+            yield _problem("FIELD_UNUSED", f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
 
 
 def _unused(loaded: LoadedMetadata) -> Iterator[Problem]:
-    """`SETTING_UNUSED`: a source or a catalog that no row names, such as a misspelt one."""
+    """`FIELD_UNUSED`: a source or a catalog that no row names, such as a misspelt one."""
     named = {name for spec in loaded.tables for name in (spec.source, *spec.shards)}
     used = {"sources": named, "catalogs": {spec.catalog for spec in loaded.tables if spec.catalog is not None}}
     for section, declared in (("sources", loaded.landings), ("catalogs", loaded.catalogs)):
@@ -80,7 +80,7 @@ def _unused(loaded: LoadedMetadata) -> Iterator[Problem]:
             one = section.removesuffix("s")
             remedy = f"did you mean {near[0]}?" if near else f"write {one}: {name} in a metadata row, or remove it"
             yield _problem(
-                "SETTING_UNUSED", f"no metadata row has this {one}", remedy, field=f"{section}.{name}", file=FILE
+                "FIELD_UNUSED", f"no metadata row has this {one}", remedy, field=f"{section}.{name}", file=FILE
             )
 
 
@@ -109,21 +109,19 @@ def _steps(loaded: LoadedMetadata) -> Iterator[Problem]:
 
 
 def _freshness(loaded: LoadedMetadata) -> Iterator[Problem]:
-    """`FRESHNESS_BELOW_SCHEDULE`: a table is allowed to lag less than the time between its runs."""
+    """`FRESHNESS_TOO_SHORT`: a table is allowed to lag less than the time between its runs."""
     for spec in loaded.tables:
         if spec.trigger and spec.freshness and seconds(spec.freshness) < spec.look_seconds:
             message = f"polls are {spec.trigger} apart, more than freshness allows"
             remedy = f"raise freshness ({spec.freshness}), or poll the table more often"
-            yield _of_rows(
-                loaded, [spec], SpecProblem("FRESHNESS_BELOW_SCHEDULE", ("freshness",), None, message, remedy)
-            )
+            yield _of_rows(loaded, [spec], SpecProblem("FRESHNESS_TOO_SHORT", ("freshness",), None, message, remedy))
     for schedule, specs in _by_schedule(loaded.tables).items():
         distance = _longest_distance(schedule)
         late = [spec for spec in specs if spec.freshness and seconds(spec.freshness) < distance]
         if late:
             message = f"runs of {schedule!r} are up to {distance / 3600:.3g} hours apart, more than freshness allows"
             remedy = f"raise freshness ({late[0].freshness}), or run the table more often"
-            yield _of_rows(loaded, late, SpecProblem("FRESHNESS_BELOW_SCHEDULE", ("freshness",), None, message, remedy))
+            yield _of_rows(loaded, late, SpecProblem("FRESHNESS_TOO_SHORT", ("freshness",), None, message, remedy))
 
 
 def _masks(loaded: LoadedMetadata) -> Iterator[Problem]:

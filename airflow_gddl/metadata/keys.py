@@ -218,11 +218,11 @@ def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
     for problem in screen([keys]):
         return report(replace(problem, path=("keys", *problem.path[1:])), (layer,), table)
     if isinstance(keys, str) and "," in keys:
-        return report(replace(joined_names(("keys",), keys), code="KEYS_INVALID"), (layer,), table)
+        return report(replace(joined_names(("keys",), keys), code="FIELD_VALUE"), (layer,), table)
     keys = one_or_more(keys)
     if not isinstance(keys, list) or not all(isinstance(key, str) and key.strip() for key in keys):
         message, remedy = "must be a column name or a list of them", "write e.g. [id]; [] for a table without keys"
-        return report(SpecProblem("KEYS_INVALID", ("keys",), keys, message, remedy), (layer,), table)
+        return report(SpecProblem("FIELD_VALUE", ("keys",), keys, message, remedy), (layer,), table)
     return KeysEntry(table, tuple(keys), layer)
 
 

@@ -54,8 +54,8 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
     remedy = meant if near else "name a table that some metadata row has, as schema.name"
     message = "no metadata row has this table"
     if path[0] == "heartbeat":
-        return SpecProblem("HEARTBEAT_UNKNOWN", path, table, message, remedy)
-    return SpecProblem("DEPENDS_ON_UNKNOWN", path, table, message, remedy)
+        return SpecProblem("FIELD_VALUE", path, table, message, remedy)
+    return SpecProblem("FIELD_VALUE", path, table, message, remedy)
 
 
 def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
@@ -70,7 +70,7 @@ def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
         for table in members:
             message = f"a cycle of {len(members)}: {others}"
             remedy = "break the cycle: remove one of these depends_on"
-            problems[table] = SpecProblem("DEPENDS_ON_CYCLE", ("depends_on",), list(edges[table]), message, remedy)
+            problems[table] = SpecProblem("FIELD_VALUE", ("depends_on",), list(edges[table]), message, remedy)
     return problems
 
 

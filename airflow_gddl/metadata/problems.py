@@ -81,11 +81,13 @@ class DocumentError(Exception):
 
 def duplicate(name: str) -> Refused:
     """Placeholder for a duplicate name in a mapping."""
-    return Refused(code="NAME_TWICE", message="written twice in the same mapping", remedy=f"keep one {name!r:.60}")
+    return Refused(
+        code="DOCUMENT_INVALID", message="written twice in the same mapping", remedy=f"keep one {name!r:.60}"
+    )
 
 
 def too_deep() -> Refused:
-    return Refused(code="TOO_DEEP", message="nested too deeply", remedy="no field needs more than a few levels")
+    return Refused(code="DOCUMENT_INVALID", message="nested too deeply", remedy="no field needs more than a few levels")
 
 
 def position_of(value: Any, path: FieldPath) -> Position:
@@ -197,7 +199,7 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
             yield _text(value, path)
     elif isinstance(value, (dict, list)):
         if len(value) > MAX_ITEMS:
-            yield SpecProblem("VALUE_TOO_LONG", path, value, f"more than {MAX_ITEMS:,} entries", "name fewer")
+            yield SpecProblem("FIELD_VALUE", path, value, f"more than {MAX_ITEMS:,} entries", "name fewer")
             return
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for part, item in items:
@@ -210,12 +212,12 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
 
 def _text(text: str, path: FieldPath) -> SpecProblem:
     if len(text) > MAX_TEXT:
-        return SpecProblem("VALUE_TOO_LONG", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
+        return SpecProblem("FIELD_VALUE", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
     what, remedy = "control characters or lone surrogates", "remove them"
     if path[-2:] in (("options", "csv_delimiter"), ("options", "csv_row_delimiter")) and text.isascii():
         numbers = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
         remedy = f"write control characters by their numbers, in single quotes: '{numbers}'"
-    return SpecProblem("TEXT_INVALID", path, text, what, remedy)
+    return SpecProblem("FIELD_VALUE", path, text, what, remedy)
 
 
 SHOWN = 80

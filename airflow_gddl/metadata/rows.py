@@ -244,7 +244,7 @@ def resolved(spec: TableSpec, landing: str | None) -> TableSpec | SpecProblem:
     target = rendered(spec.target, spec.source, spec.table)
     if fault := table_name_fault(target):
         message = f"{spec.source}:{spec.table} would be {target!r}: {fault}"
-        return SpecProblem("TARGET_INVALID", ("target",), spec.target, message, TEMPLATE_REMEDY)
+        return SpecProblem("FIELD_VALUE", ("target",), spec.target, message, TEMPLATE_REMEDY)
     source_name = None if target == spec.table else spec.table
     return replace(spec, table=target, target=None, source_table=source_name, landing=landing)
 
@@ -374,7 +374,7 @@ def _problems(spec: TableSpec, sources: Mapping[str, Source]) -> Iterator[SpecPr
         if source is None:
             known = ", ".join(sorted(sources)) or "none"
             message = f"no source of gddl.yaml has this name; there are: {known}"
-            yield SpecProblem("SHARD_UNKNOWN", path, shard, message, "declare it in gddl.yaml under sources")
+            yield SpecProblem("FIELD_VALUE", path, shard, message, "declare it in gddl.yaml under sources")
             continue
         folder = LandingFolder(source.landing, spec.name_in_source).path.lower()
         if folder in folders:
@@ -384,7 +384,7 @@ def _problems(spec: TableSpec, sources: Mapping[str, Source]) -> Iterator[SpecPr
         folders[folder] = shard
         if difference := _difference(spec, source):
             remedy = "give the row's sources one dialect and equal options, or load each into a table of its own"
-            yield SpecProblem("SHARD_DIFFERS", path, shard, difference, remedy)
+            yield SpecProblem("FIELD_REFUSED", path, shard, difference, remedy)
 
 
 def _difference(spec: TableSpec, source: Source) -> str:

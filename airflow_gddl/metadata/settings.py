@@ -267,7 +267,7 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
 def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     path = ("tiers", name)
     if not _NAME.fullmatch(name):
-        return (SpecProblem("TIER_NAME_INVALID", path, name, "not a tier's name", "use letters, digits, _ and -"),)
+        return (SpecProblem("FIELD_VALUE", path, name, "not a tier's name", "use letters, digits, _ and -"),)
     if not isinstance(changes, Mapping):
         return (SpecProblem("FIELD_TYPE", path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
     base = plain(DEFAULT_TIERS.get(name, TierSpec()))
@@ -303,7 +303,7 @@ def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
             yield SpecProblem("FIELD_VALUE", (name,), value, "not an amount of memory", memory_remedy(value))
     for name in DURATIONS:
         if not durations.is_duration(value := getattr(tier, name)):
-            yield SpecProblem("DURATION_INVALID", (name,), value, "not a duration", durations.remedy(value))
+            yield SpecProblem("FIELD_VALUE", (name,), value, "not a duration", durations.remedy(value))
 
 
 FIELDS = (
@@ -464,10 +464,10 @@ class _Draft:
             if source.access is not None and (root.startswith(lake) or lake.startswith(root)):
                 what = f"has credentials of its own, and its files mix with the lake ({roots.lake})"
                 path, remedy = ("sources", name, "landing"), "give its files a root of their own"
-                self.take(SpecProblem("SOURCE_ACCESS_INVALID", path, source.landing, what, remedy))
+                self.take(SpecProblem("FIELD_VALUE", path, source.landing, what, remedy))
             elif source.landing and source.landing == roots.lake:
                 path, remedy = ("sources", name, "landing"), "give the tables a folder of their own"
-                self.take(SpecProblem("ROOT_INVALID", path, source.landing, "the same folder as lake", remedy))
+                self.take(SpecProblem("FIELD_VALUE", path, source.landing, "the same folder as lake", remedy))
         return built
 
     def dag_prefix(self) -> str:
@@ -494,7 +494,7 @@ class _Draft:
         landing, lake = self._root("landing"), self._root("lake")
         if landing and landing == lake:
             remedy = "give the tables a folder of their own"
-            self.take(SpecProblem("ROOT_INVALID", ("lake",), lake, "the same folder as landing", remedy))
+            self.take(SpecProblem("FIELD_VALUE", ("lake",), lake, "the same folder as landing", remedy))
         return Roots(landing=landing, lake=lake)
 
     def _root(self, name: str) -> str:
@@ -507,7 +507,7 @@ class _Draft:
         try:
             return absolute(value, self.base)
         except ValueError as error:
-            self.take(SpecProblem("ROOT_INVALID", (name,), value, f"not a usable root: {error}", remedy))
+            self.take(SpecProblem("FIELD_VALUE", (name,), value, f"not a usable root: {error}", remedy))
             return ""
 
     def screen(self) -> None:

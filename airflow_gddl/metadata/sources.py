@@ -160,7 +160,7 @@ def _of_iceberg(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[st
 def _limits(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
     if not durations.is_duration(spec.timeout):
         remedy = durations.remedy(spec.timeout)
-        yield SpecProblem("DURATION_INVALID", (*path, "timeout"), spec.timeout, "not a duration", remedy)
+        yield SpecProblem("FIELD_VALUE", (*path, "timeout"), spec.timeout, "not a duration", remedy)
     elif durations.seconds(spec.timeout) > MAX_TIMEOUT_SECONDS:
         message = "longer than a job may wait for a catalog"
         yield SpecProblem("FIELD_VALUE", (*path, "timeout"), spec.timeout, message, "write 60s or less, e.g. 5s")
@@ -206,7 +206,7 @@ def check_rows(
         if first is not None:
             message = f"{first.table} has the name {names[0]} in this catalog (case does not count)"
             remedy = "give the catalog a database or table template that distinguishes them, or write catalog: null"
-            yield spec, SpecProblem("CATALOG_NAME_COLLISION", ("catalog",), spec.catalog, message, remedy)
+            yield spec, SpecProblem("TARGET_TAKEN", ("catalog",), spec.catalog, message, remedy)
             continue
         taken |= {(spec.catalog, name): spec for name in names}
 
@@ -321,7 +321,7 @@ def _overlaps(sources: Mapping[str, Source], shared: str) -> Iterator[SpecProble
             if f"{root}/".startswith(f"{source.landing}/") or f"{source.landing}/".startswith(f"{root}/"):
                 what = f"has credentials of its own, and its files mix with those of {other} ({root})"
                 path, remedy = (SECTION, name, "landing"), "give its files a root of their own"
-                yield SpecProblem("SOURCE_ACCESS_INVALID", path, source.landing, what, remedy)
+                yield SpecProblem("FIELD_VALUE", path, source.landing, what, remedy)
 
 
 def _shared_folders(sources: Mapping[str, Source]) -> Iterator[SpecProblem]:
@@ -352,7 +352,7 @@ def _source(
     path: FieldPath = (SECTION, name)
     if not SOURCE_NAME.fullmatch(name):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. crm"
-        return (SpecProblem("SOURCE_INVALID", path, name, "not a name that a DAG id can carry", remedy),)
+        return (SpecProblem("FIELD_VALUE", path, name, "not a name that a DAG id can carry", remedy),)
     if not isinstance(entry, Mapping):
         return (SpecProblem("FIELD_TYPE", path, entry, "must be a mapping", "write e.g. {landing: ../crm}"),)
     spec = SOURCE.build(entry, path)
@@ -390,7 +390,7 @@ def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecPro
         return None
     if (wrong := _wrong_access(spec)) is not None:
         field, what, remedy = wrong
-        return SpecProblem("SOURCE_ACCESS_INVALID", (SECTION, name, field), getattr(spec, field), what, remedy)
+        return SpecProblem("FIELD_VALUE", (SECTION, name, field), getattr(spec, field), what, remedy)
     if not is_s3(landing):  # a folder, as a variable may name it in development
         return None
     return SourceAccess(
@@ -449,7 +449,7 @@ def _landing(spec: SourceSpec, path: FieldPath, places: tuple[str, str]) -> str 
         return absolute(spec.landing, base)
     except ValueError as error:
         remedy = "write landing: with an absolute path or s3://bucket/prefix, or leave it out"
-        return SpecProblem("ROOT_INVALID", (*path, "landing"), spec.landing, f"not a usable root: {error}", remedy)
+        return SpecProblem("FIELD_VALUE", (*path, "landing"), spec.landing, f"not a usable root: {error}", remedy)
 
 
 def _place(path: FieldPath, locations: Mapping[FieldPath, FieldPath], inner: FieldPath) -> FieldPath:

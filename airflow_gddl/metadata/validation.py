@@ -334,7 +334,7 @@ def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
     if spec.size not in tiers:
         remedy = f"write one of {', '.join(tiers)}, or add the tier to gddl.yaml under tiers"
         remedy = meant(spec.size, tiers, remedy)
-        yield SpecProblem("SIZE_UNKNOWN", ("size",), spec.size, "no such tier", remedy)
+        yield SpecProblem("FIELD_VALUE", ("size",), spec.size, "no such tier", remedy)
     yield from _schedule(spec)
     if spec.dialect not in DIALECTS.built_in and spec.dialect not in DIALECTS.names():
         allowed = " or ".join(map(repr, DIALECTS.names()))
@@ -361,14 +361,14 @@ def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:
         if fault := cron_fault(schedule):
             near = difflib.get_close_matches(schedule.lower(), PRESETS, n=1, cutoff=0.8)
             remedy = f"did you mean '{near[0]}'? Else {_CRON_REMEDY}" if near else _CRON_REMEDY
-            yield SpecProblem("CRON_INVALID", ("schedule",), schedule, fault, remedy)
+            yield SpecProblem("FIELD_VALUE", ("schedule",), schedule, fault, remedy)
     elif schedule is not None:
         names = schedule.get("assets", ())
         if set(schedule) != {"assets"} or not names or not all(name.strip() for name in names):
             message = "a mapping here has assets alone, with at least one name"
             meant = difflib.get_close_matches(next(iter(schedule), ""), ("assets",), n=1)
             remedy = f"{'did you mean assets? ' if meant and meant[0] not in schedule else ''}write {{assets: [name]}}"
-            yield SpecProblem("SCHEDULE_INVALID", ("schedule",), schedule, message, remedy)
+            yield SpecProblem("FIELD_VALUE", ("schedule",), schedule, message, remedy)
 
 
 @functools.lru_cache(maxsize=4096)

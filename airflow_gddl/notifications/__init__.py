@@ -16,12 +16,12 @@ def make_notifier(name: str, arguments: Mapping[str, Any]) -> Any:
     """The notifier `webhook`, or one by the path of a class of any Airflow provider, which checks its own arguments.
 
     Raises:
-        MetadataError: `NOTIFIER_UNKNOWN`; `OPTION_INVALID`: arguments that it does not have.
+        MetadataError: `OPTION_INVALID`; `OPTION_INVALID`: arguments that it does not have.
         ImportError, AttributeError, TypeError: as the class of a provider.
     """
     if "." not in name and name != WEBHOOK:
         remedy = f"write {WEBHOOK}, or the path of a notifier's class"
-        raise MetadataError("NOTIFIER_UNKNOWN", f"no notifier {name!r}", where=OPTION, remedy=remedy)
+        raise MetadataError("OPTION_INVALID", f"no notifier {name!r}", where=OPTION, remedy=remedy)
     if name == WEBHOOK and [*arguments] != ["connection"]:
         what = f"arguments of {name}: {', '.join(sorted(arguments)) or 'none'}"
         raise MetadataError("OPTION_INVALID", what, where=OPTION, remedy="write its `connection`, and nothing else")

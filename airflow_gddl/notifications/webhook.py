@@ -43,7 +43,7 @@ class GddlNotifier(BaseNotifier):
         """
         Raises:
             RetriableError: `NOTIFIER_UNREACHABLE`: the webhook can't be reached, or refuses.
-            FatalError: `NOTIFIER_CONNECTION_INVALID`.
+            FatalError: `CONNECTION_UNUSABLE`.
         """
         self.log.warning("%s", message_of(context)["text"])
         if self.connection is not None:
@@ -74,7 +74,7 @@ def url_of(connection: Any) -> str:
     a signature. Without a scheme it is `https`, or `http` at another port than 443.
 
     Raises:
-        FatalError: `NOTIFIER_CONNECTION_INVALID`.
+        FatalError: `CONNECTION_UNUSABLE`.
     """
     if (connection.password or "").startswith(("http://", "https://")):
         return str(connection.password)
@@ -85,7 +85,7 @@ def url_of(connection: Any) -> str:
         what = f"connection {connection.conn_id!r} has no http(s) URL as its host"
         more = documented("monitoring.md", "alerts")
         remedy = f"write the service's URL as its host, or the whole URL as its password ({more})"
-        raise FatalError("NOTIFIER_CONNECTION_INVALID", what, remedy=remedy)
+        raise FatalError("CONNECTION_UNUSABLE", what, remedy=remedy)
     return f"{url}/{connection.password}" if connection.password else url
 
 

@@ -25,8 +25,8 @@ def with_source(settings: str, source: str, connection: str) -> str:
     """The text of `gddl.yaml` with a block for a source whose log jobs read; as it is where the source has one.
 
     Raises:
-        MetadataError: `SOURCE_INVALID`: the source is declared otherwise, or the file is written in a form that is not
-            edited here. `CONNECTION_INVALID`: the source names another connection.
+        MetadataError: `FIELD_VALUE`: the source is declared otherwise, or the file is written in a form that is not
+            edited here. `FIELD_VALUE`: the source names another connection.
     """
     before = yaml.safe_load(settings) or {}
     sources = before.get("sources") or {}
@@ -46,18 +46,18 @@ def with_source(settings: str, source: str, connection: str) -> str:
     if is_once and _parsed(edited) == {**before, "sources": {**sources, source: yaml.safe_load(block)[source]}}:
         return edited
     what = "gddl.yaml is written in a form that this command does not edit, such as `sources` in one line"
-    raise MetadataError("SOURCE_INVALID", what, remedy=f"write this below `sources:`, and run it again:\n{block}")
+    raise MetadataError("FIELD_VALUE", what, remedy=f"write this below `sources:`, and run it again:\n{block}")
 
 
 def _declared(settings: str, declared: Mapping[str, Any], source: str, connection: str) -> str:
     if not declared.get("capture"):
         what = f"gddl.yaml has a source {source} without `capture`, which this command does not edit"
         lines = _block(source, connection, "  ").split("\n", 1)[1]
-        raise MetadataError("SOURCE_INVALID", what, remedy=f"add these lines to it, and run it again:\n{lines}")
+        raise MetadataError("FIELD_VALUE", what, remedy=f"add these lines to it, and run it again:\n{lines}")
     if (named := declared.get("connection")) != connection:
         what = f"jobs read the source {source} by the connection {named}, and --connection is {connection}"
         remedy = f"give --connection {named}, or correct `connection` of the source in gddl.yaml"
-        raise MetadataError("CONNECTION_INVALID", what, remedy=remedy)
+        raise MetadataError("FIELD_VALUE", what, remedy=remedy)
     return settings
 
 

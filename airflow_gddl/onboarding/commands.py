@@ -275,12 +275,12 @@ def _show_log(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> 
 def check(given: OnboardingOptions) -> None:
     """
     Raises:
-        MetadataError: `CONNECTION_INVALID`, `SOURCE_INVALID`, `TABLE_NAME_INVALID`.
+        MetadataError: `FIELD_VALUE`, `FIELD_VALUE`, `FIELD_VALUE`.
     """
     require_name(given.connection)
     if given.capture and not given.connection:
         remedy = "name the connection that jobs have, too: --connection GDDL_SOURCE_NAME"
-        raise MetadataError("CONNECTION_INVALID", "--capture needs --connection", remedy=remedy)
+        raise MetadataError("FIELD_VALUE", "--capture needs --connection", remedy=remedy)
     for problem in check_values(TableSpec(table="a.b", keys=(), source=given.source)):
         raise MetadataError(
             problem.code, f"the source {given.source!r:.80} is {problem.message}", remedy=problem.remedy
@@ -324,7 +324,7 @@ def _imported(files: Sequence[Path]) -> Any:
 
     Raises:
         FatalError: `COMMAND_MISSING`.
-        MetadataError: `ONBOARD_FORMAT_UNKNOWN`.
+        MetadataError: `ONBOARD_REFUSED`.
     """
     place = f"{__package__}.from_files"
     try:
@@ -335,9 +335,7 @@ def _imported(files: Sequence[Path]) -> Any:
     try:
         return reading.read({str(path): path.read_text("utf-8-sig") for path in files})
     except (OSError, UnicodeDecodeError) as error:
-        raise MetadataError(
-            "ONBOARD_FORMAT_UNKNOWN", f"a file can't be read: {error}", remedy="correct --from"
-        ) from error
+        raise MetadataError("ONBOARD_REFUSED", f"a file can't be read: {error}", remedy="correct --from") from error
 
 
 def _found(cli: CliContext, given: OnboardingOptions, settings: Settings) -> SourceFacts:

@@ -212,7 +212,7 @@ def _unfit(tables: Iterable[TableFacts]) -> Iterator[Notice]:
     for table in tables:
         if fault := table_name_fault(table.table):
             remedy = "rename it at the source, or by a rule of the CDC task; until then no row can load it"
-            yield Notice(table=table.table, code="TABLE_NAME_INVALID", message=fault, remedy=remedy)
+            yield Notice(table=table.table, code="FIELD_VALUE", message=fault, remedy=remedy)
 
 
 def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts]:

@@ -255,7 +255,7 @@ def notices_of(folder: TableFolder) -> Iterable[Notice]:
     """Notices about a folder, including reasons that it can't become a table."""
     if fault := table_name_fault(folder.table):
         remedy = "rename the table in the task's mapping rules (`rename-table`), or exclude it"
-        yield Notice(table=folder.table, code="TABLE_NAME_INVALID", message=fault, remedy=remedy)
+        yield Notice(table=folder.table, code="FIELD_VALUE", message=fault, remedy=remedy)
     if any(file.format == "csv" for file in folder.files):
         message = "CSV states neither types nor, without a header, names: columns and keys can't be read"
         remedy = "set options.csv_header or options.csv_columns, and options.types; or have the service write parquet"

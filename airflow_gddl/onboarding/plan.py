@@ -54,7 +54,7 @@ def make_plan(
     """Nothing is written.
 
     Raises:
-        MetadataError: `ONBOARD_FILE_UNUSABLE`, `ONBOARD_REFUSED`.
+        MetadataError: `ONBOARD_REFUSED`, `ONBOARD_REFUSED`.
     """
     files = read_files(folder, settings, source)
     had = load_folder(folder, environ)

@@ -44,7 +44,7 @@ class SourceFiles:
 def read_files(folder: Folder, settings: Settings, source: str) -> SourceFiles:
     """
     Raises:
-        MetadataError: `ONBOARD_FILE_UNUSABLE`: a file that may have the rows, or their keys, can't be read.
+        MetadataError: `ONBOARD_REFUSED`: a file that may have the rows, or their keys, can't be read.
     """
     keys = read_keys(folder)
     for problem in keys.problems:
@@ -104,7 +104,7 @@ def _named_keys(keys: Keys, own_file: str, source: str, *, is_declared: bool) ->
 
 def _unusable(name: str, why: str) -> MetadataError:
     remedy = "fix the file: it may have the rows, or their keys"
-    return MetadataError("ONBOARD_FILE_UNUSABLE", f"{name} can't be read: {why}", remedy=remedy)
+    return MetadataError("ONBOARD_REFUSED", f"{name} can't be read: {why}", remedy=remedy)
 
 
 def _paths(row: Mapping[str, Any]) -> Iterator[str]:

@@ -316,7 +316,7 @@ class GddlFindOperator(BaseOperator):
         """Sorted by DAG id; never empty. Tables that no DAG loads are left to `GddlRefusedOperator`.
 
         Raises:
-            AirflowFailException: `REQUEST_INVALID`: the request is invalid, or no DAG loads any of the tables;
+            AirflowFailException: `OPTION_INVALID`: the request is invalid, or no DAG loads any of the tables;
                 `DAG_PAUSED`: a run of one of the DAGs would stay queued, so that none is triggered.
         """
         from airflow_gddl import configuration  # noqa: PLC0415 - only a task that runs needs the rest
@@ -356,7 +356,7 @@ class GddlRefusedOperator(BaseOperator):
     def execute(self, context: Context) -> None:
         """
         Raises:
-            AirflowFailException: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
+            AirflowFailException: `OPTION_INVALID`, `TABLE_AMBIGUOUS`.
         """
         from airflow_gddl.version_compat import AirflowFailException  # noqa: PLC0415 - only a task that runs needs it
 

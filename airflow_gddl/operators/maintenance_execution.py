@@ -116,7 +116,7 @@ def _asked(operator: GddlUpkeepOperator, params: Mapping[str, Any]) -> set[str]:
     """The tables that the run's params name; empty: all.
 
     Raises:
-        MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: another field, or a table that no DAG loads (`loaded_by`).
+        MetadataError: `TABLE_AMBIGUOUS`; `OPTION_INVALID`: another field, or a table that no DAG loads (`loaded_by`).
     """
     refuse_unknown(params, ("tables", *(_WINDOWS if operator.action == "verify" else ())))
     tables = set(params.get("tables") or ())
@@ -227,7 +227,7 @@ def _windows(params: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a verification by windows of time.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     since, length = params.get("since"), params.get("by") or "hour"
     if not since:

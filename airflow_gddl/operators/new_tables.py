@@ -68,7 +68,7 @@ def _decisions(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]] | None:
     """What the run's form decides; None: nothing.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     names = ("accept", "ignore", "keys")
     refuse_unknown(params, names)

@@ -80,7 +80,7 @@ def _kept(operator: GddlLoadOperator, context: Context) -> dict[str, PipelineWor
     ti = context["ti"]
     stored = ti.xcom_pull(task_ids=operator.task_id, key=_WORK, map_indexes=ti.map_index)
     if not stored:
-        raise MetadataError("REQUEST_INVALID", "the work of this try was lost", remedy="clear the task")
+        raise MetadataError("OPTION_INVALID", "the work of this try was lost", remedy="clear the task")
     return {dag_id: decode(PipelineWork, work) for dag_id, work in stored.items()}
 
 

@@ -68,7 +68,7 @@ def notifiers() -> list[Any]:
     """Notifiers of `[gddl] alert_notifiers`; else the webhook of `notify_connection`, if set.
 
     Raises:
-        MetadataError: `OPTION_INVALID`, `NOTIFIER_UNKNOWN`.
+        MetadataError: `OPTION_INVALID`, `OPTION_INVALID`.
     """
     written = configuration.text("alert_notifiers")
     if not written:

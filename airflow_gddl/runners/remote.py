@@ -264,7 +264,7 @@ class ResultReader:
                 yield result
 
 
-_OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", "SPEC_UNREADABLE", *sorted(CODES))
+_OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", *sorted(CODES))
 _REFUSAL = re.compile(rf"\[({'|'.join(_OF_ORDERS)})\]")
 """Log line of a job that ends before its first table."""
 

@@ -80,7 +80,7 @@ def check_settings(settings: SparkSubmitSettings) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", ("driver_memory",), settings.driver_memory, "not an amount of memory", remedy)
     if not durations.is_duration(settings.start_timeout):
         remedy = "write e.g. 45s, 30m, 2h or 7d"
-        yield SpecProblem("DURATION_INVALID", ("start_timeout",), settings.start_timeout, "not a duration", remedy)
+        yield SpecProblem("FIELD_VALUE", ("start_timeout",), settings.start_timeout, "not a duration", remedy)
     yield from _conf(settings.conf)
 
 
@@ -182,7 +182,7 @@ class SparkSubmitRunner:
         """See `JobProcess.run`.
 
         Raises:
-            FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `SPARK_HOME_INVALID`, `CODE_MISSING`, or `JOB_NOT_STARTED`.
+            FatalError: `JAVA_MISSING`, `JAVA_MISSING`, `SPARK_HOME_INVALID`, `CODE_MISSING`, or `JOB_NOT_STARTED`.
             RetriableError: `MASTER_UNREACHABLE`.
         """
         find_java(self.driver.environ)

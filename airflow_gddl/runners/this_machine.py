@@ -353,7 +353,7 @@ class LocalRunner(JobProcess):
         """See `JobProcess.run`.
 
         Raises:
-            FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `JOB_NOT_STARTED`, or as `check_roots`.
+            FatalError: `JAVA_MISSING`, `JAVA_MISSING`, `JOB_NOT_STARTED`, or as `check_roots`.
             RetriableError: as `check_roots`.
         """
         over_many = any(not spec.tier_of(table).in_one_task for table in spec.tables if table.size in spec.tiers)

@@ -83,7 +83,7 @@ class GddlSensor(BaseSensorOperator):
 def _moment(text: str) -> float:
     """
     Raises:
-        MetadataError: `REQUEST_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     from airflow_gddl.runtime.landing.run_request import invalid_request  # noqa: PLC0415 - imported when needed
 

@@ -82,7 +82,7 @@ def sources(source: str, chosen: Sequence[str]) -> dict[str, pa.Table]:
     for name in names:
         if name not in inputs:
             remedy = f"tables: {', '.join(sorted(inputs))}"
-            raise MetadataError("SIMULATE_INPUT_MISSING", f"no table {name!r}", where=source, remedy=remedy)
+            raise MetadataError("SIMULATE_INVALID", f"no table {name!r}", where=source, remedy=remedy)
     return {name: read_table(table) if isinstance(table := inputs[name], Path) else table for name in names}
 
 

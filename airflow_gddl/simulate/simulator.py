@@ -124,7 +124,7 @@ class Simulator:
             Every file written.
 
         Raises:
-            MetadataError: `SIMULATE_LANDING_NOT_EMPTY`.
+            MetadataError: `SIMULATE_INVALID`.
             ValueError: it is not the next round.
         """
         if number != self._next or number > self._spec.rounds:
@@ -150,8 +150,8 @@ def prepare(spec: SimulateSpec) -> Simulator:
     """Read the input, write nothing yet.
 
     Raises:
-        MetadataError: `SIMULATE_SPEC_INVALID`, `SIMULATE_INPUT_MISSING`, `SIMULATE_KEYS_INVALID`,
-            `SIMULATE_COLUMN_TAKEN`.
+        MetadataError: `SIMULATE_INVALID`, `SIMULATE_INVALID`, `SIMULATE_INVALID`,
+            `SIMULATE_INVALID`.
     """
     check(spec)
     return Simulator(spec, load_sources(spec))
@@ -167,7 +167,7 @@ def simulate(spec: SimulateSpec, *, truth: Path | None = None) -> Simulator:
         MetadataError: as `prepare` and `Simulator.land`.
     """
     if truth and isinstance(spec.landing, Path) and truth.resolve().is_relative_to(spec.landing.resolve()):
-        raise MetadataError("SIMULATE_SPEC_INVALID", f"truth folder {truth} is inside landing", remedy="choose another")
+        raise MetadataError("SIMULATE_INVALID", f"truth folder {truth} is inside landing", remedy="choose another")
     simulator = prepare(spec)
     for number in range(spec.rounds + 1):
         simulator.land(number)
@@ -335,13 +335,11 @@ class _Table:
     def _load(self) -> Iterator[Path]:
         """
         Raises:
-            MetadataError: `SIMULATE_LANDING_NOT_EMPTY`: files of another simulation would invalidate the truth.
+            MetadataError: `SIMULATE_INVALID`: files of another simulation would invalidate the truth.
         """
         if next(open_store().list(self._folder), None) is not None:
             remedy = "remove it or choose another landing root"
-            raise MetadataError(
-                "SIMULATE_LANDING_NOT_EMPTY", "the landing folder holds files", where=self._folder, remedy=remedy
-            )
+            raise MetadataError("SIMULATE_INVALID", "the landing folder holds files", where=self._folder, remedy=remedy)
         for number, begin in enumerate(range(0, self.base.num_rows, ROWS_PER_LOAD_FILE), 1):
             rows = self.base.slice(begin, ROWS_PER_LOAD_FILE)
             rows = rows.append_column(SEQUENCE, pa.nulls(rows.num_rows, pa.string()))

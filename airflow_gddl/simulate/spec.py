@@ -76,7 +76,7 @@ class SimulateSpec:
 def check(spec: SimulateSpec) -> None:
     """
     Raises:
-        MetadataError: `SIMULATE_SPEC_INVALID`.
+        MetadataError: `SIMULATE_INVALID`.
     """
     names = (f"{spec.schema}.{name}" for name in spec.tables)
     refused = {name: fault for name in names if (fault := table_name_fault(name))}
@@ -88,4 +88,4 @@ def check(spec: SimulateSpec) -> None:
         *((0 <= share <= 1, f"{name} is {share}", "a share is from 0 to 1") for name, share in shares.items()),
     ):
         if not good:
-            raise MetadataError("SIMULATE_SPEC_INVALID", what, remedy=remedy)
+            raise MetadataError("SIMULATE_INVALID", what, remedy=remedy)

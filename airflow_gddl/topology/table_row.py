@@ -254,7 +254,7 @@ def selected(rows: Iterable[TableRow], select: Sequence[str], exclude: Sequence[
     may have `*`, `?` and `[…]`. Selectors joined by commas must all match.
 
     Raises:
-        MetadataError: `SELECTOR_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     wanted, unwanted = [_parsed(one) for one in select], [_parsed(one) for one in exclude]
     return [
@@ -272,7 +272,7 @@ def _parsed(selector: str) -> list[tuple[str, str]]:
             method, value = "table", method
         if method not in METHODS or not value:
             remedy = f"write e.g. tag:finance or shop.*; methods are {', '.join(METHODS)}"
-            raise MetadataError("SELECTOR_INVALID", f"not a selector of tables: {selector!r}", remedy=remedy)
+            raise MetadataError("OPTION_INVALID", f"not a selector of tables: {selector!r}", remedy=remedy)
         parts.append((method, value))
     return parts
 

@@ -113,8 +113,8 @@ class Rest:
         url: of the API server, without a path.
 
     Raises (every method):
-        RefusedError: `AIRFLOW_REFUSED`: the server answered with an error.
-        RetriableError: `AIRFLOW_SILENT`: there was no answer.
+        RefusedError: `DEMO_FAILED`: the server answered with an error.
+        RetriableError: `DEMO_FAILED`: there was no answer.
     """
 
     def __init__(self, url: str) -> None:
@@ -148,13 +148,13 @@ class Rest:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace")[:2000]
-            refused = RefusedError("AIRFLOW_REFUSED", f"{method} {path}: {error.code} {said}", where=self.url)
+            refused = RefusedError("DEMO_FAILED", f"{method} {path}: {error.code} {said}", where=self.url)
             refused.status = error.code
             raise refused from error
         except (OSError, http.client.HTTPException) as error:
             remedy = "see the log of the api-server"
             what = f"{method} {path}: no answer: {error}"
-            raise RetriableError("AIRFLOW_SILENT", what, where=self.url, remedy=remedy) from error
+            raise RetriableError("DEMO_FAILED", what, where=self.url, remedy=remedy) from error
 
 
 _PAUSE_SECONDS = 1.0
@@ -209,7 +209,7 @@ class Standalone:
         """End processes that a killed supervisor has left in this home.
 
         Raises:
-            FatalError: `STANDALONE_BUSY`: another one runs here.
+            FatalError: `DEMO_FAILED`: another one runs here.
         """
         for mark in marks():
             pid, _, home = mark.partition(":")
@@ -217,7 +217,7 @@ class Standalone:
                 continue
             if psutil.pid_exists(int(pid)):
                 remedy = f"end it (process {pid}), or name another folder"
-                raise FatalError("STANDALONE_BUSY", "another Airflow runs here", where=home, remedy=remedy)
+                raise FatalError("DEMO_FAILED", "another Airflow runs here", where=home, remedy=remedy)
             end(marked(mark), _GRACE_SECONDS)
 
     def begin(self) -> None:
@@ -229,7 +229,7 @@ class Standalone:
         """Wait for the database, then start the parts.
 
         Raises:
-            FatalError: `PART_DIED`, `STANDALONE_SLOW`.
+            FatalError: `DEMO_FAILED`, `DEMO_FAILED`.
         """
         migration = self.parts[MIGRATION.name]
         self.wait("its database", lambda: migration.exit_status is not None)
@@ -242,14 +242,14 @@ class Standalone:
         """Return when every part is healthy.
 
         Raises:
-            FatalError: `PART_DIED`, `STANDALONE_SLOW`.
+            FatalError: `DEMO_FAILED`, `DEMO_FAILED`.
         """
         self.wait("all parts to work", self._is_healthy)
 
     def check(self) -> None:
         """
         Raises:
-            FatalError: `PART_DIED`, with the last lines of its log.
+            FatalError: `DEMO_FAILED`, with the last lines of its log.
         """
         for part in self.parts.values():
             if part.exit_status is not None and part.spec != MIGRATION:
@@ -261,7 +261,7 @@ class Standalone:
         """Return when it is done, and no part has died. Null seconds: as long as starting may take.
 
         Raises:
-            FatalError: `PART_DIED`; `STANDALONE_SLOW` after so many seconds.
+            FatalError: `DEMO_FAILED`; `DEMO_FAILED` after so many seconds.
         """
         limit = self.request.ready_seconds if seconds is None else seconds
         deadline = time.monotonic() + limit
@@ -269,7 +269,7 @@ class Standalone:
             self.check()
             if time.monotonic() > deadline:
                 remedy = f"see the logs in {self.request.home.logs}; a busy machine may just need more time"
-                raise FatalError("STANDALONE_SLOW", f"waited {limit:g} s for {what}", remedy=remedy)
+                raise FatalError("DEMO_FAILED", f"waited {limit:g} s for {what}", remedy=remedy)
             time.sleep(pause)
 
     def stop(self) -> None:
@@ -323,4 +323,4 @@ def _died(part: Part) -> FatalError:
     status = part.exit_status or 0
     how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     what = f"Airflow's {part.spec.name} {how}; its last lines:\n{part.tail}\n"
-    return FatalError("PART_DIED", what, where=str(part.log), remedy="see its log, and start again")
+    return FatalError("DEMO_FAILED", what, where=str(part.log), remedy="see its log, and start again")

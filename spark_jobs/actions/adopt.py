@@ -44,7 +44,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Take over the replica; `details["adopt"]` says what was found and done.
 
     Raises:
-        FatalError: `ADOPT_REFUSED`, `ADOPT_CUT`, `ADOPT_KEYS`, `ADOPT_COLUMNS`.
+        FatalError: `ADOPT_REFUSED`, `ADOPT_REFUSED`, `ADOPT_REFUSED`, `ADOPT_REFUSED`.
         RetriableError: `TABLE_BUSY`; `DELTA_CONFLICT`: another writer has changed the replica meanwhile;
             `ADOPT_FILES_GONE`.
     """

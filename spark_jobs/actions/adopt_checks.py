@@ -19,8 +19,6 @@ from spark_jobs.tables.replayed_log import DamagedLogError, ReplayedLog, replaye
 from spark_jobs.tables.snapshots import BESIDE_SPARK, require_known
 
 REFUSED_CODE = "ADOPT_REFUSED"
-KEYS_CODE = "ADOPT_KEYS"
-COLUMNS_CODE = "ADOPT_COLUMNS"
 NAMED = 5
 
 
@@ -103,7 +101,7 @@ def require_columns(run: TableRun, log: ReplayedLog) -> None:
     """Require that the table's columns fit the row.
 
     Raises:
-        FatalError: `ADOPT_COLUMNS`.
+        FatalError: `ADOPT_REFUSED`.
     """
     spec, where = run.spec, run.layout.replica
     try:
@@ -111,17 +109,17 @@ def require_columns(run: TableRun, log: ReplayedLog) -> None:
     except (TypeError, ValueError, KeyError) as error:
         what = f"{spec.table}: a column has a type that is not known here: {error}"
         raise FatalError(
-            COLUMNS_CODE, what, where=where, remedy="give it another type, or load the table again"
+            "ADOPT_REFUSED", what, where=where, remedy="give it another type, or load the table again"
         ) from error
     if taken := [name for name in names if name.lower() in (GDDL, RESCUED.lower())]:
         what = f"{spec.table}: the table has a column {taken[0]}, a name that we use"
         release = f"`gddl adopt --release --table {spec.table}`"
         remedy = f"where an earlier adoption has left it, {release}; else give it another name"
-        raise FatalError(COLUMNS_CODE, what, where=where, remedy=remedy)
+        raise FatalError("ADOPT_REFUSED", what, where=where, remedy=remedy)
     there = set(lowered(names))
     if lacking := [key for key in spec.keys if key.lower() not in there]:
         what = f"{spec.table}: the table has no key column {lacking[0]}; it has {', '.join(names)}"
-        raise FatalError(COLUMNS_CODE, what, where=where, remedy="correct `keys` in the metadata row")
+        raise FatalError("ADOPT_REFUSED", what, where=where, remedy="correct `keys` in the metadata row")
 
 
 def require_new_tables(run: TableRun, context: TableContext) -> None:
@@ -144,7 +142,7 @@ def require_keys(spec: TableSpec, figures: BaselineFigures, shared: SharedKeys, 
     """Require keys that are unique and not null.
 
     Raises:
-        FatalError: `ADOPT_KEYS`: keys are null, or rows share one.
+        FatalError: `ADOPT_REFUSED`: keys are null, or rows share one.
     """
     problems = [f"{count} rows have no {key}" for key, count in figures.nulls.items()]
     if shared.sharing:
@@ -153,7 +151,7 @@ def require_keys(spec: TableSpec, figures: BaselineFigures, shared: SharedKeys, 
     if problems:
         what = f"{spec.table}: {'; '.join(problems)}"
         remedy = "correct `keys` in the metadata row, or these rows of the table; then adopt it"
-        raise FatalError(KEYS_CODE, what, where=where, remedy=remedy)
+        raise FatalError("ADOPT_REFUSED", what, where=where, remedy=remedy)
 
 
 def named(paths: Sequence[str]) -> str:

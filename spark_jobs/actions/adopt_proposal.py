@@ -14,7 +14,6 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.actions.adopt_checks import (
-    COLUMNS_CODE,
     few,
     log_of,
     named,
@@ -43,7 +42,6 @@ from spark_jobs.rules.batch_schema import BatchSchema, Stored
 from spark_jobs.tables.decoding import Decoding, are_all_deletes, landed
 from spark_jobs.tables.engine import TableContext
 
-CUT_CODE = "ADOPT_CUT"
 _NO_SEQUENCE_CODE = "ADOPT_NO_SEQUENCE"
 
 
@@ -80,7 +78,7 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
     """Check a table, and work out what its adoption would do. Writes nothing.
 
     Raises:
-        FatalError: `ADOPT_REFUSED`, `ADOPT_CUT`, `ADOPT_KEYS`, `ADOPT_COLUMNS`; as `Decoding.planned`.
+        FatalError: `ADOPT_REFUSED`, `ADOPT_REFUSED`, `ADOPT_REFUSED`, `ADOPT_REFUSED`; as `Decoding.planned`.
     """
     log = log_of(run)
     require_columns(run, log)
@@ -130,7 +128,7 @@ def _require_forms(run: TableRun, figures: BaselineFigures) -> None:
             f"{run.spec.table}: texts of {name}, which orders changes, have no one form whose order is known: {found}"
         )
         remedy = "name another column in `sequence_by`, or deliver it as numbers"
-        raise FatalError(COLUMNS_CODE, what, where=run.layout.replica, remedy=remedy)
+        raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
 
 
 def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarning, ...]:
@@ -170,7 +168,7 @@ class _Order:
         """The columns that order changes, in the table and in a sample of its files.
 
         Raises:
-            FatalError: `ADOPT_COLUMNS`; as `Decoding.planned`.
+            FatalError: `ADOPT_REFUSED`; as `Decoding.planned`.
         """
         planned = _planned(context, run, sample)
         table = planned.table_schema
@@ -201,7 +199,7 @@ def _require_kept(run: TableRun, schema: DeltaSchema, planned: BatchSchema) -> N
     """Require that columns which only the other job fills keep their values.
 
     Raises:
-        FatalError: `ADOPT_COLUMNS`: updates would empty columns that only the other job fills.
+        FatalError: `ADOPT_REFUSED`: updates would empty columns that only the other job fills.
     """
     if run.spec.schema_evolution.dropped_column != "null":
         return
@@ -210,7 +208,7 @@ def _require_kept(run: TableRun, schema: DeltaSchema, planned: BatchSchema) -> N
     if own:
         what = f"{run.spec.table}: `dropped_column: null` would empty columns that files lack: {few(own)}"
         remedy = "adopt the table with `dropped_column: keep`, or drop these columns first"
-        raise FatalError(COLUMNS_CODE, what, where=run.layout.replica, remedy=remedy)
+        raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
 
 
 def _planned(context: TableContext, run: TableRun, sample: Sequence[PlannedFile]) -> BatchSchema:
@@ -251,7 +249,7 @@ def _kind_of(
                 "files: its rows can't be compared with changes"
             )
             remedy = "give the column the files' type in the table, or name another column in `sequence_by`"
-            raise FatalError(COLUMNS_CODE, what, where=run.layout.replica, remedy=remedy)
+            raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
         own[at] = str(wider)
     fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(planned.table_schema.sequence, own, strict=True))
     return own[0] if len(own) == 1 else f"struct<{fields}>"
@@ -283,7 +281,7 @@ class _Cut:
         """Files that are in the table, and those that are not, in their order.
 
         Raises:
-            FatalError: `ADOPT_CUT`.
+            FatalError: `ADOPT_REFUSED`.
         """
         until = self._until()
         files = tuple(file for file in self.discovery.waiting if _at(file) <= until)
@@ -324,7 +322,9 @@ class _Cut:
         return [file.path for file in later if (place := order(file.path)) is not None and place < newest]
 
     def _refused(self, what: str, remedy: str) -> FatalError:
-        return FatalError(CUT_CODE, f"{self.run.spec.table}: {what}", where=self.run.layout.landing, remedy=remedy)
+        return FatalError(
+            "ADOPT_REFUSED", f"{self.run.spec.table}: {what}", where=self.run.layout.landing, remedy=remedy
+        )
 
 
 def _at(file: PlannedFile) -> datetime:

@@ -24,7 +24,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.batch.erasable import KEY_CODE, require_erasable
+from spark_jobs.batch.erasable import require_erasable
 from spark_jobs.batch.pending import let_go_of_unwritten
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -139,19 +139,19 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Erase the key that the job's options name; `details` is the `Erasure`.
 
     Raises:
-        FatalError: `ERASE_KEY_INVALID`, `ERASE_NOT_POSSIBLE`, `KEYS_CHANGED`, `BATCH_UNFINISHED`,
+        FatalError: `KEY_INVALID`, `TABLE_WITHOUT_KEYS`, `KEYS_CHANGED`, `BATCH_UNFINISHED`,
             `ERASED_BY_OTHER_KEYS`.
         RetriableError: `TABLE_BUSY`.
     """
     asked = run.job.options.asked(Erase)
-    run = of_key(run, asked.key, KEY_CODE)
+    run = of_key(run, asked.key)
     with run.claim() as claim:
         ledger, context = run.ledger(), run.context()
         require_erasable(run, context, ledger)
         let_go_of_unwritten(context, ledger)
         context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
         table_schema = context.stored_schema(ledger.state)
-        wanted = WantedKey.of(run.spec, table_schema, asked.key, KEY_CODE)
+        wanted = WantedKey.of(run.spec, table_schema, asked.key)
         done = _Erasing(
             run=run, context=context, table_schema=table_schema, wanted=wanted, claim=claim, ledger=ledger,
             totals=totals,

@@ -10,7 +10,7 @@ from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
-from spark_jobs.batch.erasable import KEY_CODE, require_erasable
+from spark_jobs.batch.erasable import require_erasable
 from spark_jobs.batch.own_tables import require_loaded_tables
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -38,27 +38,26 @@ _SHOWN = ("code", "reason", "column", "source_file", "position", "batch_id", "oc
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """The changes of the key that the job's options name, and what the tables hold of it; see docs/cli.md.
 
-    Before an erasure it raises also what that would raise, with its codes.
+    Before an erasure it raises also what that would raise.
 
     Raises:
-        FatalError: `EXPLAIN_NOT_POSSIBLE`, `EXPLAIN_KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
-            `FIRST_LOAD_UNREADABLE`; before an erasure as `require_erasable`, and `ERASE_KEY_INVALID`.
+        FatalError: `TABLE_WITHOUT_KEYS`, `KEY_INVALID`, `KEY_NOT_FOUND`, `KEYS_CHANGED`, `TABLES_MISSING`,
+            `FIRST_LOAD_UNREADABLE`; before an erasure as `require_erasable`.
     """
     asked = run.job.options.asked(Explain)
-    code = KEY_CODE if asked.before_erasure else "EXPLAIN_KEY_INVALID"
-    run = of_key(run, asked.key, code)
+    run = of_key(run, asked.key)
     ledger = run.ledger()
     if asked.before_erasure:
         require_erasable(run, run.context(), ledger)
     notices.require_first_load(run.spec.table, ledger)
-    notices.require_keyed(run.spec, ledger.state, "EXPLAIN_NOT_POSSIBLE")
+    notices.require_keyed(run.spec, ledger.state)
     require_same_identity(run.spec, ledger.state)
     unfinished = ledger.plan() is not None
     context = run.context()
     context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
     require_loaded_tables(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
-    wanted = WantedKey.of(run.spec, table_schema, asked.key, code)
+    wanted = WantedKey.of(run.spec, table_schema, asked.key)
     details = _details(run, context, table_schema, wanted, ledger)
     details["batch_unfinished"] = unfinished
     return run.result(totals, status="succeeded", details=details)

@@ -297,12 +297,12 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Maintain one table; `details` is a `MaintenanceResult`.
 
     Raises:
-        FatalError: `RETENTION_TOO_SHORT`, `RETENTION_UNREADABLE`; as `require_undamaged`.
+        FatalError: `FIELD_VALUE`, `RETENTION_UNREADABLE`; as `require_undamaged`.
         RetriableError: `TABLE_BUSY`.
     """
     if seconds(run.spec.vacuum_retention) < LEAST_VACUUM_SECONDS:
         raise FatalError(
-            "RETENTION_TOO_SHORT",
+            "FIELD_VALUE",
             f"vacuum_retention {run.spec.vacuum_retention} is shorter than a reader may take",
             where=run.spec.table,
             remedy="write 1d or more",

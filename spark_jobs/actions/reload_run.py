@@ -639,7 +639,7 @@ def with_files_of(run: TableRun, ledger: Ledger, landed: LandingRange) -> Discov
     """What waits, as for any run, and the change files of the time that the ledger knows, as they are now.
 
     Raises:
-        FatalError: as `require_undamaged` and `require_same_identity`; `RANGE_EMPTY`.
+        FatalError: as `require_undamaged` and `require_same_identity`; `OPTION_INVALID`.
         RetriableError: `FILES_CHANGED`: files may still be written.
     """
     require_undamaged(run)
@@ -657,7 +657,7 @@ def with_files_of(run: TableRun, ledger: Ledger, landed: LandingRange) -> Discov
     if not files:
         what = f"{run.spec.table}: no change file that was loaded landed {landed}; the tables are unchanged"
         remedy = "choose another time: that of the files' last modification; a full load is read without a time"
-        raise FatalError("RANGE_EMPTY", what, remedy=remedy)
+        raise FatalError("OPTION_INVALID", what, remedy=remedy)
     found = found if ledger.plan() is not None else without_held(run, found, ledger.state)
     paths = {file.path for file in found.waiting}
     waiting = (*found.waiting, *(file for file in files if file.path not in paths))

@@ -55,7 +55,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Load what has landed, read the chosen rows from the source, and load these.
 
     Raises:
-        FatalError: `RESYNC_ROWS_REFUSED`, `RESYNC_KEY_INVALID`; as `SourceRows.of`, and `run_table`.
+        FatalError: `RESYNC_ROWS_REFUSED`, `KEY_INVALID`; as `SourceRows.of`, and `run_table`.
     """
     _require_possible(run)
     one = _of_one_source(run)
@@ -89,7 +89,7 @@ def _of_one_source(run: TableRun) -> TableRun:
     """The run of the source that the chosen rows name, which they name no more; the run itself where there is one.
 
     Raises:
-        FatalError: `RESYNC_KEY_INVALID`: they are of several sources, of none, or of one that the row does not name.
+        FatalError: `KEY_INVALID`: they are of several sources, of none, or of one that the row does not name.
     """
     if not run.spec.shards:
         return run
@@ -99,7 +99,7 @@ def _of_one_source(run: TableRun) -> TableRun:
     if one is None:
         what = f"the rows chosen of {run.spec.table} do not name one source in {SHARD_COLUMN}"
         remedy = f"name one of {', '.join(run.spec.shards)} in each key"
-        raise FatalError("RESYNC_KEY_INVALID", what, where=run.spec.table, remedy=remedy)
+        raise FatalError("KEY_INVALID", what, where=run.spec.table, remedy=remedy)
     asked = replace(asked, keys=tuple(map(_without_source, asked.keys)))
     return replace(one, job=replace(run.job, options=replace(run.job.options, action=asked)))
 
@@ -243,13 +243,13 @@ class _Resync:
     def _misnamed(self, values: Mapping[str, Any], remedy: str) -> FatalError:
         what = f"the key of {self.run.spec.table} is {', '.join(self.schema.keys)}, not {', '.join(values)}"
         shown = " ".join(f"--key {name}=…" for name in self.schema.keys)
-        return FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=remedy + shown)
+        return FatalError("KEY_INVALID", what, where=self.run.spec.table, remedy=remedy + shown)
 
     def _named(self, named: Mapping[str, str]) -> dict[str, Any]:
         """Key columns and values.
 
         Raises:
-            FatalError: `RESYNC_KEY_INVALID`; its message shows no value, which may be personal.
+            FatalError: `KEY_INVALID`; its message shows no value, which may be personal.
         """
         values: dict[str, Any] = {}
         for given, text in named.items():
@@ -261,7 +261,7 @@ class _Resync:
             fitted = key_text(text, kind)
             if fitted is None:
                 what = f"the value for {name} is not one of its type, {kind}"
-                raise FatalError("RESYNC_KEY_INVALID", what, where=self.run.spec.table, remedy=how_written(name, kind))
+                raise FatalError("KEY_INVALID", what, where=self.run.spec.table, remedy=how_written(name, kind))
             values[name] = _value(fitted, kind)
         return values
 

@@ -9,16 +9,14 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import require_same_identity, vacuum_hours
 from spark_jobs.tables.engine import TableContext
 
-KEY_CODE = "ERASE_KEY_INVALID"
-
 
 def require_erasable(run: TableRun, context: TableContext, ledger: Ledger) -> None:
-    """Refuse what can't be erased from now; writes nothing. Which key is meant is not judged here (`KEY_CODE`).
+    """Refuse what can't be erased from now; writes nothing. Which key is meant is not judged here.
 
     Raises:
-        FatalError: `ERASE_NOT_POSSIBLE`, `KEYS_CHANGED`, `BATCH_UNFINISHED`; as `ErasureRegister.require_salt`.
+        FatalError: `TABLE_WITHOUT_KEYS`, `KEYS_CHANGED`, `BATCH_UNFINISHED`; as `ErasureRegister.require_salt`.
     """
-    notices.require_keyed(run.spec, ledger.state, "ERASE_NOT_POSSIBLE")
+    notices.require_keyed(run.spec, ledger.state)
     require_same_identity(run.spec, ledger.state)
     vacuum_hours(run.spec)
     plan = ledger.plan()

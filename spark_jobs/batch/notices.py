@@ -534,16 +534,16 @@ def not_loaded(table: str) -> RunWarning:
     return RunWarning(code="TABLE_NOT_LOADED", message=what)
 
 
-def require_keyed(spec: TableSpec, state: TableState, code: str) -> None:
+def require_keyed(spec: TableSpec, state: TableState) -> None:
     """Refuse to look for a key in a table without keys, or one that was never loaded.
 
     Raises:
-        FatalError: of this code.
+        FatalError: `TABLE_WITHOUT_KEYS`.
     """
     if state.keys is None or not spec.keys:
         what = f"{spec.table} has no keys, or was never loaded"
         remedy = "load the table first; rows of a table without keys can't be distinguished"
-        raise FatalError(code, what, remedy=remedy)
+        raise FatalError("TABLE_WITHOUT_KEYS", what, remedy=remedy)
 
 
 def require_finished(title: str, ledger: Ledger, state_path: str, *, then: str) -> None:

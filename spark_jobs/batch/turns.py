@@ -151,15 +151,14 @@ def require_supported(run: TableRun) -> None:
         raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
 
 
-def of_key(run: TableRun, key: Mapping[str, str], code: str) -> TableRun:
+def of_key(run: TableRun, key: Mapping[str, str]) -> TableRun:
     """The run of the source, or former source, that a key names; of a table with one source the run itself.
 
     Args:
         key: key column to its value as text.
-        code: of the error.
 
     Raises:
-        FatalError: the key names no source, or one that the table does not have.
+        FatalError: `KEY_INVALID`: the key names no source, or one that the table does not have.
     """
     if not run.spec.shards:
         return run
@@ -177,7 +176,7 @@ def of_key(run: TableRun, key: Mapping[str, str], code: str) -> TableRun:
         what = f"the key of {run.spec.table} names no {SHARD_COLUMN}, one of {known}"
     else:
         what = f"{SHARD_COLUMN} {shard!r} is not one of {known}, the sources of {run.spec.table} (case counts)"
-    raise FatalError(code, what, remedy=f"name the whole key: {keys}")
+    raise FatalError("KEY_INVALID", what, remedy=f"name the whole key: {keys}")
 
 
 def _landed(run: TableRun) -> TableRun:

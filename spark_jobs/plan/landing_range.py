@@ -22,7 +22,7 @@ class LandingRange:
         """The time of the job's reload; None: it has none, or the job does not reload.
 
         Raises:
-            FatalError: `RANGE_INVALID`.
+            FatalError: `OPTION_INVALID`.
         """
         if not isinstance(reload := options.load, Reload):
             return None
@@ -33,7 +33,7 @@ class LandingRange:
             return None
         if since is not None and until is not None and moment_of(since) >= moment_of(until):
             what = f"a reload of a time from {since} to {until}"
-            raise FatalError("RANGE_INVALID", what, remedy="let the time end after it begins")
+            raise FatalError("OPTION_INVALID", what, remedy="let the time end after it begins")
         return cls(since=since, until=until)
 
     def holds(self, modified: str) -> bool:
@@ -51,4 +51,4 @@ def _moment(name: str, text: str) -> str:
         return moment_of(text).isoformat()
     except ValueError as error:
         remedy = "write ISO 8601, e.g. 2026-01-31T00:00:00Z"
-        raise FatalError("RANGE_INVALID", f"{name} {text!r} is not a moment", remedy=remedy) from error
+        raise FatalError("OPTION_INVALID", f"{name} {text!r} is not a moment", remedy=remedy) from error

@@ -222,12 +222,12 @@ def require_clusters(target: Schema, names: tuple[str, ...]) -> None:
     """Rows are ordered by columns of the table.
 
     Raises:
-        FatalError: `CLUSTER_COLUMN_MISSING`.
+        FatalError: `LAYOUT_COLUMN_MISSING`.
     """
     for name in names:
         if target.column(landed_name(name)) is None:
             raise FatalError(
-                "CLUSTER_COLUMN_MISSING",
+                "LAYOUT_COLUMN_MISSING",
                 f"cluster_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
                 remedy="correct cluster_by, or load files that have the column first",
             )
@@ -237,13 +237,13 @@ def require_partitions(target: Schema, names: tuple[str, ...]) -> None:
     """Partition columns are columns of the table, of types whose values every reader finds in folders' names.
 
     Raises:
-        FatalError: `PARTITION_COLUMN_MISSING`, `PARTITION_TYPE_UNSUPPORTED`.
+        FatalError: `LAYOUT_COLUMN_MISSING`, `PARTITION_TYPE_UNSUPPORTED`.
     """
     for name in names:
         column = target.column(landed_name(name))
         if column is None:
             raise FatalError(
-                "PARTITION_COLUMN_MISSING",
+                "LAYOUT_COLUMN_MISSING",
                 f"partition_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
                 remedy="correct partition_by, or load files that have the column first",
             )
@@ -492,8 +492,8 @@ def plan_schema(table: Schema | None, groups: tuple[LandedGroup, ...], rules: Sc
     one, else that of the first group. A column of a complex type fits wholly or not at all.
 
     Raises:
-        FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `PARTITION_COLUMN_MISSING`;
-            `CLUSTER_COLUMN_MISSING`; `PARTITION_TYPE_UNSUPPORTED`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
+        FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `LAYOUT_COLUMN_MISSING`;
+            `LAYOUT_COLUMN_MISSING`; `PARTITION_TYPE_UNSUPPORTED`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
             a column to be added whose type no table can hold.
     """
     keys = {landed_name(key).lower(): key for key in rules.required}

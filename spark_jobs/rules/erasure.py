@@ -358,15 +358,15 @@ class WantedKey:
     before_image_prefix: str = ""
 
     @classmethod
-    def of(cls, spec: TableSpec, table_schema: TableSchema, named: Mapping[str, str], code: str) -> WantedKey:
+    def of(cls, spec: TableSpec, table_schema: TableSchema, named: Mapping[str, str]) -> WantedKey:
         """Read the key that a user has named, with the types of the table's key columns.
 
         Args:
             named: key column, ignoring case, to its value as text; an empty name means the only key column.
-            code: of the error; its message shows no value, which may be personal.
 
         Raises:
-            FatalError: columns are missing or no key columns, or a value is none of its column's type.
+            FatalError: `KEY_INVALID`: columns are missing or no key columns, or a value is none of its column's type;
+                the message shows no value, which may be personal.
         """
         given = {(table_schema.spelled(name) or name).lower(): text for name, text in named.items()}
         if set(given) == {""} and len(table_schema.keys) == 1:
@@ -374,7 +374,8 @@ class WantedKey:
         if set(given) != {k.lower() for k in table_schema.keys}:
             names = ", ".join(name or "a value alone" for name in given)
             what = f"the key of {spec.table} is {', '.join(table_schema.keys)}, not {names}"
-            raise _invalid(spec, what, code)
+            remedy = f"name the whole key: {' '.join(f'--key {name}=…' for name in spec.keys)}"
+            raise FatalError("KEY_INVALID", what, where=spec.table, remedy=remedy)
         masks = {table_schema.spelled(name): method for name, method in spec.mask.items()}
         kinds = {c.name: c.type for c in table_schema.data if c.name in table_schema.keys}
         source, stored = {}, []
@@ -383,7 +384,7 @@ class WantedKey:
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
                 what = f"the value for {key} is not one of its type, {kinds[key]}"
-                raise FatalError(code, what, where=spec.table, remedy=how_written(key, kinds[key]))
+                raise FatalError("KEY_INVALID", what, where=spec.table, remedy=how_written(key, kinds[key]))
             source[key] = fitted
             stored.append(hash_of_mask(text.encode(), method) if hashed else fitted)
         return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored),
@@ -434,8 +435,3 @@ def how_written(key: str, kind: SqlType) -> str:
     if name in examples:
         return f"write --key {key}=… with {examples[name]}"
     return f"keys of type {name} can't be named"
-
-
-def _invalid(spec: TableSpec, what: str, code: str) -> FatalError:
-    keys = " ".join(f"--key {name}=…" for name in spec.keys)
-    return FatalError(code, what, where=spec.table, remedy=f"name the whole key: {keys}")

@@ -76,7 +76,7 @@ class Columns:
         """A value for each row.
 
         Raises:
-            FatalError: `EXPRESSION_COLUMN_UNKNOWN`, `EXPRESSION_TYPE`, `EXPRESSION_INVALID`.
+            FatalError: `EXPRESSION_INVALID`, `EXPRESSION_INVALID`, `EXPRESSION_INVALID`.
         """
         try:
             value = self._value(term)
@@ -117,7 +117,7 @@ class Columns:
         if spelled is None or spelled not in self.values:
             known = ", ".join(sorted(self.values)[:20])
             raise FatalError(
-                "EXPRESSION_COLUMN_UNKNOWN", f"the table has no column {name!r}; it has {known}", where=self.where,
+                "EXPRESSION_INVALID", f"the table has no column {name!r}; it has {known}", where=self.where,
                 remedy="correct the name in the metadata row; a column that is to come later can be named once "
                 "it is there",
             )  # fmt: skip
@@ -211,7 +211,7 @@ class Columns:
 
     def _mistyped(self, what: str) -> FatalError:
         remedy = "correct the expression, or declare the column's type under options.types; nothing was written"
-        return FatalError("EXPRESSION_TYPE", what, where=self.where, remedy=remedy)
+        return FatalError("EXPRESSION_INVALID", what, where=self.where, remedy=remedy)
 
 
 def _number(text: str) -> pa.Scalar:
@@ -576,7 +576,7 @@ def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
         replayed: they are records of the quarantine, which may have them.
 
     Raises:
-        FatalError: `RENAME_COLLIDES`, `DERIVED_COLUMN_TAKEN`; as `Columns.evaluate`.
+        FatalError: `COLUMN_NAMES_COLLIDE`, `DERIVED_COLUMN_TAKEN`; as `Columns.evaluate`.
     """
     spec = group.dialect.spec
     if group.prepared or not (spec.rename or spec.derive):
@@ -663,7 +663,7 @@ def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str
         other = taken.setdefault(landed_name(after).lower(), name)
         if other != name and (new_names[other] != other or after != name):
             what = f"{spec.table}: {other!r} and {name!r} would both be the column {after!r}"
-            raise FatalError("RENAME_COLLIDES", what, where=label, remedy="correct `rename` in the metadata row")
+            raise FatalError("COLUMN_NAMES_COLLIDE", what, where=label, remedy="correct `rename` in the metadata row")
     return new_names
 
 

@@ -264,7 +264,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     """The active session where a platform has one, that of a cluster where the job is for one, else an embedded one.
 
     Raises:
-        FatalError: `JAVA_MISSING`, `JAVA_TOO_OLD`, `DELTA_MISSING`, `S3A_MISSING`, `SPARK_UNSUPPORTED`,
+        FatalError: `JAVA_MISSING`, `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`, `SPARK_UNSUPPORTED`,
             `DELTA_UNSUPPORTED`, and those of `open_on_cluster`.
         RetriableError: `NO_EXECUTORS`.
     """

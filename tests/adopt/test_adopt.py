@@ -302,11 +302,11 @@ def test_a_lost_property_stops_the_table_until_a_rebuild(lake: Lake) -> None:
 
 
 REFUSED: dict[str, tuple[dict[int, tuple[str, int | None]] | pa.Table, dict[str, Any], str]] = {
-    "duplicates": (pa.table({"id": [1, 1], "v": ["a", "b"], "seq": [1, 2]}), {}, "ADOPT_KEYS"),
-    "null key": (pa.table({"id": [1, None], "v": ["a", "b"], "seq": [1, 2]}), {}, "ADOPT_KEYS"),
-    "no key": (pa.table({"no": [1], "v": ["a"], "seq": [1]}), {}, "ADOPT_COLUMNS"),
-    "our column": (pa.table({"id": [1], "v": ["a"], "_gddl": [1]}), {}, "ADOPT_COLUMNS"),
-    "other type": (pa.table({"id": [1], "v": ["a"], "seq": ["x"]}), {}, "ADOPT_COLUMNS"),
+    "duplicates": (pa.table({"id": [1, 1], "v": ["a", "b"], "seq": [1, 2]}), {}, "ADOPT_REFUSED"),
+    "null key": (pa.table({"id": [1, None], "v": ["a", "b"], "seq": [1, 2]}), {}, "ADOPT_REFUSED"),
+    "no key": (pa.table({"no": [1], "v": ["a"], "seq": [1]}), {}, "ADOPT_REFUSED"),
+    "our column": (pa.table({"id": [1], "v": ["a"], "_gddl": [1]}), {}, "ADOPT_REFUSED"),
+    "other type": (pa.table({"id": [1], "v": ["a"], "seq": ["x"]}), {}, "ADOPT_REFUSED"),
     "soft": (APPLIED, {"delete": "soft"}, "ADOPT_REFUSED"),
     "mask": (APPLIED, {"mask": {"v": "hash"}}, "ADOPT_REFUSED"),
     "partitions": (APPLIED, {"partition_by": ("v",)}, "ADOPT_REFUSED"),
@@ -365,7 +365,7 @@ def test_a_cut_that_says_nothing_is_refused(lake: Lake, options: dict[str, Any])
     spec = spec_of()
     landed(lake, spec)
     kept(lake, spec, APPLIED)
-    assert code(lake, spec, adopting(**options)) == "ADOPT_CUT"
+    assert code(lake, spec, adopting(**options)) == "ADOPT_REFUSED"
 
 
 @pytest.mark.parametrize(
@@ -387,7 +387,7 @@ def test_a_sequence_that_has_lost_its_fractions_is_refused(lake: Lake, stored: p
     write(lake.landing(spec), "20240101-000000001.parquet", file)
     own = pa.table({"id": pa.array([0], pa.int32()), "v": ["new"], "seq": stored})
     write_deltalake(lake.layout(spec).replica, own)
-    assert code(lake, spec, adopting()) == "ADOPT_COLUMNS"
+    assert code(lake, spec, adopting()) == "ADOPT_REFUSED"
 
 
 def test_load_files_after_the_cut_are_refused(lake: Lake) -> None:
@@ -395,7 +395,7 @@ def test_load_files_after_the_cut_are_refused(lake: Lake) -> None:
     landed(lake, spec)
     kept(lake, spec, APPLIED)
     os.utime(lake.landing(spec) / "LOAD00000001.parquet", (AFTER, AFTER))
-    assert code(lake, spec, adopting()) == "ADOPT_CUT"
+    assert code(lake, spec, adopting()) == "ADOPT_REFUSED"
 
 
 def test_without_a_sequence_files_have_to_be_in_order(lake: Lake) -> None:
@@ -406,7 +406,7 @@ def test_without_a_sequence_files_have_to_be_in_order(lake: Lake) -> None:
     )
     os.utime(lake.landing(spec) / "20240101-000000001.parquet", (AFTER, AFTER))
     os.utime(lake.landing(spec) / "20240101-000000002.parquet", (BEFORE, BEFORE))
-    assert code(lake, spec, adopting()) == "ADOPT_CUT"
+    assert code(lake, spec, adopting()) == "ADOPT_REFUSED"
     os.utime(lake.landing(spec) / "20240101-000000002.parquet", (AFTER, AFTER))
     done = lake.done(spec, adopting())
     assert "ADOPT_NO_SEQUENCE" in {warning.code for warning in done.warnings}

@@ -102,7 +102,7 @@ def test_what_a_person_reads(project: tuple[Path, Landed]) -> None:
 
     adopt = ("adopt", "--table", "shop.orders")
     status, text = said(*adopt)
-    assert (status, "[ADOPT_CUT]" in text) == (2, True)
+    assert (status, "[ADOPT_REFUSED]" in text) == (2, True)
     status, text = said(*adopt, "--files-until", CUT, "--dry-run")
     assert status == 0, text
     for wanted in (
@@ -116,7 +116,7 @@ def test_what_a_person_reads(project: tuple[Path, Landed]) -> None:
         assert wanted in text, text
     for words in (("--files-until", CUT), ("--source-connection", "GDDL_SOURCE_SHOP")):
         status, text = said(*adopt, "--release", *words)
-        assert (status, "[ADOPT_CUT]" in text) == (2, True), text
+        assert (status, "[ADOPT_REFUSED]" in text) == (2, True), text
     status, text = said(*adopt, "--files-until", CUT)
     assert (status, "shop.orders: adopted" in text) == (0, True), text
     status, text = said(*adopt, "--release")

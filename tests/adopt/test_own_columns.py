@@ -110,7 +110,7 @@ def test_columns_that_updates_would_empty_are_refused(tmp_path: Path) -> None:
     MergeJob(lake.layout(spec).replica, source, ordered=True).load()
     found = lake.result(spec, adopting())
     assert found.error is not None
-    assert (found.error.code, "surrogate, loaded" in found.error.message) == ("ADOPT_COLUMNS", True), found.error
+    assert (found.error.code, "surrogate, loaded" in found.error.message) == ("ADOPT_REFUSED", True), found.error
 
 
 def test_a_reload_from_files_loses_columns_of_the_other_job(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_notifiers_that_are_none(value: str, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("notifier", "arguments", "said"),
-    [("pigeon", {}, "NOTIFIER_UNKNOWN.*webhook"), ("webhook", {}, "OPTION_INVALID"),
+    [("pigeon", {}, "OPTION_INVALID.*webhook"), ("webhook", {}, "OPTION_INVALID"),
      ("webhook", {"connection": "ops", "level": 2}, "OPTION_INVALID.*level")],
 )  # fmt: skip
 def test_wrong_names_and_arguments_are_named(

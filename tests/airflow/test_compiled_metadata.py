@@ -156,7 +156,7 @@ def test_tables_of_an_unreadable_file_are_kept(place: Place) -> None:
     assert place.names() == ["erp.x", "erp.y", "shop.a", "shop.b"]
     compiled = place.current()
     assert compiled.state.carried == ("shop.a", "shop.b")
-    assert any("tables/shop.yaml" in problem and "YAML_INVALID" in problem for problem in compiled.problems())
+    assert any("tables/shop.yaml" in problem and "DOCUMENT_INVALID" in problem for problem in compiled.problems())
     place.tables("shop.a")
     assert place.names() == ["erp.x", "erp.y", "shop.a"]
 
@@ -166,7 +166,7 @@ def test_a_bad_row_is_left_out_and_named(place: Place) -> None:
     assert place.names() == ["shop.a", "shop.b"]
     problem = place.current().problems()
     assert len(problem) == 1
-    assert re.search(r"tables/shop\.yaml:4: \[TABLE_NAME_INVALID\].*'shop\.c\.d'.*Remedy: ", problem[0])
+    assert re.search(r"tables/shop\.yaml:4: \[FIELD_VALUE\].*'shop\.c\.d'.*Remedy: ", problem[0])
 
 
 def test_a_file_that_was_written_just_now_waits(place: Place) -> None:

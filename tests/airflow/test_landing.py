@@ -348,7 +348,7 @@ def test_only_the_requested_tables_run() -> None:
     world.taken("s.a", "s.b")
     work = world.decide(RunRequestForm(tables=("s.a",)))
     assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a"])
-    with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*all 3 tables.*set all to true"):
+    with pytest.raises(MetadataError, match=r"OPTION_INVALID.*all 3 tables.*set all to true"):
         world.decide(RunRequestForm(full_refresh=True))
     work = world.decide(RunRequestForm(full_refresh=True, all=True))
     assert (sorted(work.initial), sorted(work.increments)) == (["s.a", "s.b", "s.c"], [])
@@ -357,7 +357,7 @@ def test_only_the_requested_tables_run() -> None:
     work = world.decide(RunRequestForm(tables=("s.x", "s.a")))
     assert sorted(work.increments) == ["s.a"], "a table that is none stops no other"
     assert "s.x" in str(work.form.refused(("s.a", "s.b", "s.c")))
-    with pytest.raises(MetadataError, match=r"REQUEST_INVALID.*s\.x"):
+    with pytest.raises(MetadataError, match=r"OPTION_INVALID.*s\.x"):
         world.decide(RunRequestForm(tables=("s.x",)))
 
 
@@ -496,7 +496,7 @@ def test_params_become_a_run_request() -> None:
     ],
 )
 def test_unknown_params_are_refused(params: str | dict[str, object]) -> None:
-    with pytest.raises(MetadataError, match="REQUEST_INVALID"):
+    with pytest.raises(MetadataError, match="OPTION_INVALID"):
         from_params(params)
 
 

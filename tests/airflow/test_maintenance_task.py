@@ -128,7 +128,7 @@ def test_a_verification_by_windows_of_time(shop: Stage) -> None:
 def test_invalid_requests_fail_the_task(shop: Stage, params: dict[str, Any], said: str) -> None:
     task = build_upkeep_dags()["gddl_verify"].get_task("verify_small")
     context: Any = {"params": params, "run_id": "r", "ti": SimpleNamespace(try_number=1)}
-    with pytest.raises(AirflowFailException, match=rf"REQUEST_INVALID.*{said}"):
+    with pytest.raises(AirflowFailException, match=rf"OPTION_INVALID.*{said}"):
         task.execute(context)
     assert shop.jobs == []
 

@@ -82,7 +82,7 @@ def test_a_person_decides_in_the_form(stage: Stage) -> None:
         "ignored": ["crm:shop.parts"],
     }
     assert loaded_tables() == {"shop.lines"}
-    with pytest.raises(AirflowException, match="NEW_TABLE_UNKNOWN"):
+    with pytest.raises(AirflowException, match="OPTION_INVALID"):
         looked(accept=["crm:shop.other"])
 
 

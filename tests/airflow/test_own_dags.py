@@ -122,7 +122,7 @@ def test_the_sensor_waits_until_tables_hold_what_had_landed(stage: Stage) -> Non
     assert waits(tables="shop.a shop.b", as_of=now)
     assert not waits(select="tag:finance", exclude="tier:large", as_of=now)
     assert waits(tables=["shop.a"], as_of=(datetime.now(UTC) + timedelta(hours=1)).isoformat())
-    with pytest.raises(Exception, match=r"REQUEST_INVALID.*as_of"):
+    with pytest.raises(Exception, match=r"OPTION_INVALID.*as_of"):
         waits(tables=["shop.a"], as_of="yesterday")
 
 
@@ -142,7 +142,7 @@ def test_dags_are_selected(stage: Stage) -> None:
     assert sorted(build_dags(select=["tier:large"])) == [LARGE]
     assert sorted(build_dags(exclude=["tier:large"])) == [PACK]
     assert sorted(build_dags(select=["owner:sales", "shop.c"])) == [LARGE, PACK]
-    with pytest.raises(MetadataError, match=r"SELECTOR_INVALID.*colour:red.*tag, owner"):
+    with pytest.raises(MetadataError, match=r"OPTION_INVALID.*colour:red.*tag, owner"):
         build_dags(select=["colour:red"])
 
 
@@ -165,7 +165,7 @@ def test_selectors_choose_rows_by_each_field() -> None:
     assert (found("tag:t,tag:u"), found("tag:t,tag:v"), found("tag:?", "s.b")) == (["s.a"], [], ["s.a", "s.b"])
     assert (found("source:s"), found("owner:x"), found("table:*.b")) == (["s.a"], ["s.a"], ["s.b"])
     for wrong in ("tag:", "colour:red", ""):
-        with pytest.raises(MetadataError, match="SELECTOR_INVALID"):
+        with pytest.raises(MetadataError, match="OPTION_INVALID"):
             found(wrong)
 
 

@@ -447,12 +447,12 @@ def test_a_table_with_an_invalid_row_stays_in_its_pack(
     body = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
     assert (body["tables"], body["broken"], body["rows"][0]["table"]) == (4, 1, "shop.good")
     (other,) = body["metadata_problems"]
-    assert "[TABLE_NAME_INVALID]" in other
+    assert "[FIELD_VALUE]" in other
     one = site.client.get("/api/v1/table?name=shop.good", headers=users["admin"]).json()
     shown = one["table"]
     assert (shown["state"], shown["last_state"], shown["rows"], shown["dag_id"]) == ("broken_row", "attention", 8, PACK)
     (problem,) = shown["problems"]
-    assert problem.startswith("tables/shop.yaml:3: [DURATION_INVALID] shop.good freshness:")
+    assert problem.startswith("tables/shop.yaml:3: [FIELD_VALUE] shop.good freshness:")
     assert (one["may_trigger"], [run["run_id"] for run in one["runs"]]) == (False, ["r1"])
     assert site.client.get("/api/v1/table?name=../../etc/passwd", headers=users["admin"]).status_code == 404
     monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _, ids: set(ids) - {PACK})

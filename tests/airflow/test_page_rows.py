@@ -160,8 +160,8 @@ def test_rows_and_quarantine_have_permissions_of_their_own(
 def test_what_can_not_be_explained(site: Site, users: dict[str, dict[str, str]]) -> None:
     admin = users["admin"]
     assert "[KEY_NOT_FOUND]" in explained(site, admin, "shop.t", {"id": NOT_THERE})["error"]
-    assert "[EXPLAIN_KEY_INVALID]" in explained(site, admin, "shop.t", {"id": "x"})["error"]
-    assert "[EXPLAIN_KEY_INVALID]" in explained(site, admin, "shop.t", {})["error"]
+    assert "[KEY_INVALID]" in explained(site, admin, "shop.t", {"id": "x"})["error"]
+    assert "[KEY_INVALID]" in explained(site, admin, "shop.t", {})["error"]
     assert "No pipeline loads this table" in explained(site, admin, "shop.off", {"id": "1"})["error"]
     body = {"name": "shop.nothing", "key": {"id": "1"}}  # as a table that the user may not see
     assert site.client.post("/api/v1/table/explain", json=body, headers=admin).status_code == 404

@@ -228,7 +228,7 @@ def test_without_a_connection_it_is_only_logged() -> None:
 
 @pytest.mark.parametrize("host", ["", "ftp://x", "file:///etc/passwd"])
 def test_a_connection_without_a_web_address_is_refused(host: str) -> None:
-    with pytest.raises(FatalError, match="NOTIFIER_CONNECTION_INVALID"):
+    with pytest.raises(FatalError, match="CONNECTION_UNUSABLE"):
         url_of(SimpleNamespace(conn_id="c", host=host, port=None, schema="", password=""))
 
 

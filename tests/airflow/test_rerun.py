@@ -61,7 +61,7 @@ def test_each_dag_gets_a_request_for_its_tables(shop: Stage) -> None:
     ],
 )
 def test_invalid_requests_are_refused(shop: Stage, params: dict[str, Any], said: str) -> None:
-    with pytest.raises(AirflowFailException, match=rf"REQUEST_INVALID.*{said}"):
+    with pytest.raises(AirflowFailException, match=rf"OPTION_INVALID.*{said}"):
         find(**params)
 
 
@@ -119,7 +119,7 @@ def test_runs_are_triggered_by_airflow_itself(shop: Stage) -> None:
     # A table that no DAG loads stops no other, and is named.
     assert states == {("find", -1): "success", ("rerun", 0): "success", ("refused", -1): "failed"}
     task = build_upkeep_dags()["gddl_rerun"].get_task("refused")
-    found = SimpleNamespace(xcom_pull=lambda **_: ["[REQUEST_INVALID] no DAG loads shop.off"])
+    found = SimpleNamespace(xcom_pull=lambda **_: ["[OPTION_INVALID] no DAG loads shop.off"])
     with pytest.raises(AirflowFailException, match=r"shop\.off"):
         task.execute({"ti": found})
     task.execute({"ti": SimpleNamespace(xcom_pull=lambda **_: None)})

@@ -111,7 +111,7 @@ def test_a02_invalid_requests_are_not_retried(stage: Stage) -> None:
     for asked in ('{"tables": ["shop.x"]}', '{"from": "yesterday"}'):
         event = fired(trigger(stage, run_params=asked))
         assert event.payload["passing"] is False
-        assert "REQUEST_INVALID" in event.payload["error"]
+        assert "OPTION_INVALID" in event.payload["error"]
 
 
 def test_a_window_without_files_is_named(stage: Stage) -> None:
@@ -169,7 +169,7 @@ def back(stage: Stage, event: Any) -> dict[str, Any]:
     ("event", "error"),
     [
         ({"error": "[STORAGE_BUSY] x", "passing": True}, AirflowException),
-        ({"error": "[REQUEST_INVALID] x", "passing": False}, AirflowFailException),
+        ({"error": "[OPTION_INVALID] x", "passing": False}, AirflowFailException),
         ("skipped", AirflowSkipException),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_task_that_starts_in_a_worker_defers_only_to_wait(stage: Stage, monkey
 
     with pytest.raises(AirflowSkipException):
         work()
-    with pytest.raises(AirflowFailException, match="REQUEST_INVALID"):
+    with pytest.raises(AirflowFailException, match="OPTION_INVALID"):
         work('{"tables": 1}')
     stage.land("shop.x")
     stage.land("shop.y")

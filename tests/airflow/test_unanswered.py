@@ -145,4 +145,4 @@ def test_many_files_in_a_bucket_are_read_within_the_time_of_a_few(
     directory = compiled.directory()
     assert directory is not None
     assert len(directory.rows) == 60
-    assert ["FILE_NOT_TEXT" in problem for problem in compiled.problems()] == [True]
+    assert ["DOCUMENT_INVALID" in problem for problem in compiled.problems()] == [True]

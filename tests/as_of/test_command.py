@@ -58,10 +58,10 @@ def test_some_tables_of_a_source_have_a_later_latest_moment(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "status"),
     [
-        (("--source", "default", "--at", "yesterday", "--prefix", "x"), "CUT_MOMENT_INVALID", 2),
-        (("--source", "default", "--at", "2024-01-01T12:00:00", "--prefix", "x"), "CUT_MOMENT_INVALID", 2),
-        (("--source", "default", "--prefix", "No name"), "CUT_NAME_INVALID", 2),
-        (("--source", "other", "--prefix", "x"), "CUT_SOURCE_UNKNOWN", 2),
+        (("--source", "default", "--at", "yesterday", "--prefix", "x"), "OPTION_INVALID", 2),
+        (("--source", "default", "--at", "2024-01-01T12:00:00", "--prefix", "x"), "OPTION_INVALID", 2),
+        (("--source", "default", "--prefix", "No name"), "OPTION_INVALID", 2),
+        (("--source", "other", "--prefix", "x"), "OPTION_INVALID", 2),
         (("--source", "default", "--at", "0/16B3740", "--prefix", "x"), "CUT_REFUSED", 2),
         (("--source", "default", "--at", at(6).isoformat(), "--prefix", "x"), "CUT_REFUSED", 2),
         (("drop", "x"), "CUT_MISSING", 2),
@@ -79,7 +79,7 @@ def test_refusals_leave_nothing(lake: Lake, arguments: tuple[str, ...], code: st
 @pytest.mark.usefixtures("metadata")
 def test_a_name_is_taken_once(lake: Lake) -> None:
     as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
-    assert "[CUT_EXISTS]" in as_of(lake, "--source", "default", "--at", AT, "--prefix", "first", status=2)[1]
+    assert "[OPTION_INVALID]" in as_of(lake, "--source", "default", "--at", AT, "--prefix", "first", status=2)[1]
 
 
 @pytest.mark.usefixtures("metadata")

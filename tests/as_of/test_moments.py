@@ -55,7 +55,7 @@ def test_tables_of_several_logs_or_readers_have_no_cut(number: int) -> None:
 def test_what_is_no_moment_is_refused(text: str) -> None:
     with pytest.raises(MetadataError) as found:
         asked_moment(text)
-    assert found.value.code == "CUT_MOMENT_INVALID"
+    assert found.value.code == "OPTION_INVALID"
 
 
 @pytest.mark.parametrize(("own", "is_refused"), [(400, True), (450, False), (460, False)])

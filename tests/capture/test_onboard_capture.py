@@ -270,7 +270,7 @@ def test_jobs_read_what_the_command_prepares(
     assert onboard(tmp_path, "--write") == 0
     monkeypatch.setenv("GDDL_SOURCE_OTHER", server.url.render_as_string(hide_password=False))
     assert onboard(tmp_path, connection="GDDL_SOURCE_OTHER") == 2
-    assert "[CONNECTION_INVALID] jobs read the source crm by the connection GDDL_SOURCE_CRM" in " ".join(
+    assert "[FIELD_VALUE] jobs read the source crm by the connection GDDL_SOURCE_CRM" in " ".join(
         capsys.readouterr().err.split()
     )
     assert published(server) == []
@@ -342,16 +342,16 @@ def test_block_of_the_source_is_added_once(before: str, after: str) -> None:
     ],
 )
 def test_other_forms_are_left_to_a_person(before: str) -> None:
-    with pytest.raises(MetadataError, match="SOURCE_INVALID") as error:
+    with pytest.raises(MetadataError, match="FIELD_VALUE") as error:
         with_source(before, "crm", "GDDL_SOURCE_CRM")
     assert "capture: {connector: postgresql}" in (error.value.remedy or "")
 
 
 def test_another_connection_is_never_taken_for_that_of_the_source() -> None:
-    with pytest.raises(MetadataError, match="CONNECTION_INVALID"):
+    with pytest.raises(MetadataError, match="FIELD_VALUE"):
         with_source(f"sources:\n{BLOCK}", "crm", "GDDL_SOURCE_OTHER")
 
 
 def test_capture_needs_a_connection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert invoke(["onboard", "crm", "--metadata", str(tmp_path), "--capture"], real()) != 0
-    assert "CONNECTION_INVALID" in capsys.readouterr().err
+    assert "FIELD_VALUE" in capsys.readouterr().err

@@ -251,7 +251,7 @@ def test_java_is_checked_first(shop: Shop) -> None:
     shop.write("metadata/gddl.yaml", f"landing: ../landing\nlake: ../lake\n{tiers}")
     answer = shop.gddl("run", "--json")
     assert (answer.status, answer.out) == (2, "")
-    assert "[JAVA_TOO_OLD]" in answer.err
+    assert "[JAVA_MISSING]" in answer.err
     assert "adoptium.net" in answer.err
     assert not shop.lake.exists()
 
@@ -381,7 +381,7 @@ def test_errors_list_shows_rows_with_their_keys_first(shop: Shop) -> None:
         ],
     )
     answer = shop.gddl("errors", "list", "--table", "sales.orders", "--code", "NOPE")
-    assert (answer.status, "[CODE_NOT_QUARANTINED]" in answer.err) == (2, True)
+    assert (answer.status, "[OPTION_INVALID]" in answer.err) == (2, True)
 
 
 def test_errors_list_has_one_line_for_all_tables_without_errors(shop: Shop) -> None:
@@ -455,7 +455,7 @@ def quarantined(shop: Shop, *codes: str, resolved: str = "OP_UNKNOWN") -> None:
 
 
 def test_a_replay_of_codes_that_are_not_in_quarantine_is_refused(shop: Shop) -> None:
-    none = "[CODE_NOT_QUARANTINED] sales.orders: 0 rows with code NOPE; in quarantine: "
+    none = "[OPTION_INVALID] sales.orders: 0 rows with code NOPE; in quarantine: "
     remedy = "Remedy: name codes that are in quarantine, or leave out --code\n"
     command = ("errors", "replay", "--table", "sales.orders")
     shop.lake.mkdir()

@@ -202,7 +202,7 @@ def test_the_key_that_reaches_the_job(
     table = "sales.lines" if key is not None and len(key) > 1 else "sales.orders"
     answer = shop.gddl("explain", "--table", table, *keys, "--limit", "7", results={table: {"details": FOUND}})
     if key is None:
-        assert (answer.status, "[EXPLAIN_KEY_INVALID]" in answer.err) == (2, True)
+        assert (answer.status, "[KEY_INVALID]" in answer.err) == (2, True)
         return
     options = shop.order["options"]
     assert options["action"] == {"name": "explain", "key": key, "limit": 7, "before_erasure": False}
@@ -228,10 +228,10 @@ NO_DB = "the connection 'NO_DB' is not set"
 @pytest.mark.parametrize(
     ("command", "code", "text"),
     [
-        (("explain", "orders", "--key", "nr=5"), "EXPLAIN_KEY_INVALID", "the key of sales.orders is id, not nr"),
-        (("explain", "lines", "--key", "5"), "EXPLAIN_KEY_INVALID", f"{LINES} a value alone"),
-        (("erase", "lines", "--key", "n=5", "--yes"), "ERASE_KEY_INVALID", f"{LINES} n"),
-        (("erase", "lines", "--key", "n=5", "--dry-run"), "ERASE_KEY_INVALID", f"{LINES} n"),
+        (("explain", "orders", "--key", "nr=5"), "KEY_INVALID", "the key of sales.orders is id, not nr"),
+        (("explain", "lines", "--key", "5"), "KEY_INVALID", f"{LINES} a value alone"),
+        (("erase", "lines", "--key", "n=5", "--yes"), "KEY_INVALID", f"{LINES} n"),
+        (("erase", "lines", "--key", "n=5", "--dry-run"), "KEY_INVALID", f"{LINES} n"),
         (("verify", "orders", "--source-connection", "NO_DB"), "SOURCE_CONNECTION_MISSING", NO_DB),
         (("resync", "orders", "--differences", "--source-connection", "NO_DB"), "SOURCE_CONNECTION_MISSING", NO_DB),
     ],
@@ -248,4 +248,4 @@ def test_a_mistake_of_the_user_ends_before_a_job_starts(
 def test_keys_are_named_without_case_and_as_files_have_them(shop: Shop) -> None:
     shop.write("metadata/tables/odd.yaml", "tables:\n  - {table: s.odd, keys: [__v, a b]}\n")
     answer = shop.gddl("explain", "--table", "s.odd", "--key", "__V_source=1", "--key", "A_B=2", exit=1)
-    assert ("EXPLAIN_KEY_INVALID" in answer.err, (shop.folder / "order.json").exists()) == (False, True)
+    assert ("KEY_INVALID" in answer.err, (shop.folder / "order.json").exists()) == (False, True)

@@ -101,7 +101,7 @@ def test_an_empty_project_is_made_once_and_its_sample_row_is_sound(gddl: Gddl) -
     again = gddl("init")
     assert (again.status, again.out) == (2, "")
     assert again.err == (
-        "[PROJECT_EXISTS] metadata/gddl.yaml already exists; nothing was written. Remedy: name another folder, e.g. "
+        "[FOLDER_TAKEN] metadata/gddl.yaml already exists; nothing was written. Remedy: name another folder, e.g. "
         "`gddl init my-project`, or continue with this one: `gddl check`\n"
     )
     assert contents(Path()) == made

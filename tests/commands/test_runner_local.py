@@ -273,8 +273,8 @@ def test_a_log_is_among_those_of_who_ordered_it(
 @pytest.mark.parametrize(
     ("says", "status", "code", "shown"),
     [
-        ('java version "1.8.0_392"', 0, "JAVA_TOO_OLD", "Java 8"),
-        ('openjdk version "11.0.2" 2019-01-15', 0, "JAVA_TOO_OLD", "Java 11"),
+        ('java version "1.8.0_392"', 0, "JAVA_MISSING", "Java 8"),
+        ('openjdk version "11.0.2" 2019-01-15', 0, "JAVA_MISSING", "Java 11"),
         ("The operation could not be completed", 1, "JAVA_MISSING", "could not be completed"),
         ("something else", 0, "JAVA_MISSING", "not a working Java"),
     ],

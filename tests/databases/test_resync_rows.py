@@ -216,10 +216,10 @@ def _write_some(engine: sa.Engine, chance: random.Random) -> None:
 @pytest.mark.parametrize(
     ("spec", "asked", "code", "said"),
     [
-        (SPEC, ResyncRows(keys=({"v": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not v"),
-        (SPEC, ResyncRows(keys=({"nothing": "1"},)), "RESYNC_KEY_INVALID", "the key of s.t is id, not nothing"),
-        (SPEC, ResyncRows(keys=({"id": "abc"},)), "RESYNC_KEY_INVALID", "not one of its type, int"),
-        (SPEC, ResyncRows(keys=({"id": "1.5"},)), "RESYNC_KEY_INVALID", "not one of its type, int"),
+        (SPEC, ResyncRows(keys=({"v": "1"},)), "KEY_INVALID", "the key of s.t is id, not v"),
+        (SPEC, ResyncRows(keys=({"nothing": "1"},)), "KEY_INVALID", "the key of s.t is id, not nothing"),
+        (SPEC, ResyncRows(keys=({"id": "abc"},)), "KEY_INVALID", "not one of its type, int"),
+        (SPEC, ResyncRows(keys=({"id": "1.5"},)), "KEY_INVALID", "not one of its type, int"),
         (replace(SPEC, options={}), ResyncRows(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "no connection"),
         (replace(SPEC, table="s.other"), ResyncRows(keys=({"id": "1"},)), "RESYNC_ROWS_REFUSED", "not loaded yet"),
     ],
@@ -291,7 +291,7 @@ def test_composite_keys_are_named_whole(composite: Lake, source: sa.Engine) -> N
     region = chr(64 + 4) + "'\\u00fc"
     part = run(composite, source, _COMPOSITE, JobOptions(action=ResyncRows(keys=({"region": region, "n": "1"},))))
     assert part.error is not None
-    assert part.error.code == "RESYNC_KEY_INVALID"
+    assert part.error.code == "KEY_INVALID"
     key = {"region": region, "at": "2024-06-01T06:00:00+02:00", "n": "1.0"}
     done(composite, source, _COMPOSITE, JobOptions(action=ResyncRows(keys=(key,))))
     assert [row for row in composite_rows(composite) if row[3] == "new"] == [
@@ -454,9 +454,9 @@ def test_rows_of_one_source_of_several_are_repaired_alone(sharded: Sharded, sour
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        ({"keys": ({"id": "1"},)}, "RESYNC_KEY_INVALID"),
-        ({"keys": ({"_source": "crm_asia", "id": "1"},)}, "RESYNC_KEY_INVALID"),
-        ({"keys": ({"_source": "crm_eu", "id": "1"}, {"_source": "crm_us", "id": "1"})}, "RESYNC_KEY_INVALID"),
+        ({"keys": ({"id": "1"},)}, "KEY_INVALID"),
+        ({"keys": ({"_source": "crm_asia", "id": "1"},)}, "KEY_INVALID"),
+        ({"keys": ({"_source": "crm_eu", "id": "1"}, {"_source": "crm_us", "id": "1"})}, "KEY_INVALID"),
         ({"differences": True}, "SHARDS_UNSUPPORTED"),
         ({"keys": ({"_source": "crm_eu", "id": "1"},), "source_connection": ""}, "RESYNC_ROWS_REFUSED"),
     ],

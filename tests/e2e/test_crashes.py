@@ -106,7 +106,7 @@ def test_a_killed_triggerer_is_noticed_and_a_new_one_resumes_waiting(site: Site)
     os.kill(site.running.parts["triggerer"].pid, signal.SIGKILL)
     with pytest.raises(FatalError, match="triggerer was ended by SIGKILL; its last lines:") as caught:
         site.running.wait("somebody to notice", lambda: False, 30)
-    assert caught.value.code == "PART_DIED"
+    assert caught.value.code == "DEMO_FAILED"
     assert site.jobs("wait") == []
     site.restart("triggerer")
     site.load("gddl.wait.b")

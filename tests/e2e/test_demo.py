@@ -73,7 +73,7 @@ def test_no_process_outlives_a_demo(tmp_path: Path) -> None:
         again = subprocess.run(
             [*COMMAND, "--dir", str(folder)], env=ENVIRON, capture_output=True, text=True, check=False, timeout=60
         )
-        assert (again.returncode, "[STANDALONE_BUSY]" in again.stderr) == (2, True), again.stderr
+        assert (again.returncode, "[DEMO_FAILED]" in again.stderr) == (2, True), again.stderr
         first.send_signal(signal.SIGINT)
         rest, _ = first.communicate(timeout=120)
         assert first.returncode == 130, said + rest

@@ -78,7 +78,7 @@ def test_a_field_that_nobody_knows_is_refused_by_name(site: Site) -> None:
     """Airflow's form has no word for it; the run says why it failed, to whoever asks over REST, too."""
     site.runs.wait_for(["gddl_rerun"])
     with pytest.raises(
-        FatalError, match=r"REQUEST_INVALID\] unknown fields: fullrefresh \(did you mean full_refresh\?\)"
+        FatalError, match=r"OPTION_INVALID\] unknown fields: fullrefresh \(did you mean full_refresh\?\)"
     ):
         site.load("gddl_rerun", tables=["shop.a"], fullrefresh=True)
 

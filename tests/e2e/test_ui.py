@@ -69,7 +69,7 @@ def test_a_broken_row_is_one_readable_import_error(site: Site, page: Page, pictu
     if not message.is_visible():
         title.click()
     expect(message).to_be_visible()
-    expect(shown.get_by_text("[DURATION_INVALID] seen.b freshness")).to_be_visible()
+    expect(shown.get_by_text("[FIELD_VALUE] seen.b freshness")).to_be_visible()
     picture(page, pictures, "import_error")
     site.rows("seen", good, source="seen")
     if not IS_3_0:

@@ -55,7 +55,7 @@ def test_command_writes_files_once(shop: Shop, tmp_path: Path) -> None:
     assert shop.order["options"]["action"]["name"] == "eject"
     (folder / "job.py").write_text("mine")
     again = shop.gddl("eject", "--table", "sales.orders", "--out", str(folder), results=KNOWN)
-    assert (again.status, "[EJECT_EXISTS]" in again.err) == (2, True)
+    assert (again.status, "[FOLDER_TAKEN]" in again.err) == (2, True)
     assert (folder / "job.py").read_text() == "mine"
 
 

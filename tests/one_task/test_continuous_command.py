@@ -73,4 +73,4 @@ def test_unsupported_options_are_refused(metadata: Path, more: list[str], runner
     command = [*GDDL, "run", "--continuous", "--metadata", str(metadata), *more]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "CONTINUOUS_REFUSED" in done.stderr
+    assert "OPTION_INVALID" in done.stderr

@@ -256,7 +256,7 @@ REFUSALS = [
     Refusal("SHARDS_UNSUPPORTED", (RELOAD,), of_shards),
     Refusal("SHARDS_UNSUPPORTED", (REBUILD,), masked_shards),
     Refusal("SHARDS_UNSUPPORTED", (REBUILD,), shards_without_changes),
-    Refusal("RETENTION_TOO_SHORT", (MAINTAIN,), other_row(vacuum_retention="1h")),
+    Refusal("FIELD_VALUE", (MAINTAIN,), other_row(vacuum_retention="1h")),
     Refusal(
         "RETENTION_UNREADABLE",
         (MAINTAIN, ERASE),
@@ -269,8 +269,8 @@ REFUSALS = [
             landing_retention=LandingRetention(after="30d", action="move", to=str(lake.root / "lake/old"))
         )(lake),
     ),
-    Refusal("ERASE_KEY_INVALID", (OTHER_KEY,), filled),
-    Refusal("ERASE_NOT_POSSIBLE", (ERASE,), without_keys),
+    Refusal("KEY_INVALID", (OTHER_KEY,), filled),
+    Refusal("TABLE_WITHOUT_KEYS", (ERASE,), without_keys),
     Refusal("BATCH_UNFINISHED", (ERASE,), unfinished),
 ]
 PLAYED = [(one, options) for one in REFUSALS for options in one.options]

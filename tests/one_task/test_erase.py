@@ -325,7 +325,7 @@ def test_invalid_key_is_refused_without_its_value(key: dict[str, str], tmp_path:
     found = lake.run(row, erasing(**key))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
-    assert found.result.error.code == "ERASE_KEY_INVALID"
+    assert found.result.error.code == "KEY_INVALID"
     assert "seven" not in found.result.error.message
     assert not Path(lake.layout(row).erased).exists()
 
@@ -588,7 +588,7 @@ def test_table_without_keys_is_refused(tmp_path: Path) -> None:
     found = lake.run(row, erasing(id="1"))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
-    assert found.result.error.code == "ERASE_NOT_POSSIBLE"
+    assert found.result.error.code == "TABLE_WITHOUT_KEYS"
 
 
 def test_log_drops_the_key_after_retention(tmp_path: Path) -> None:

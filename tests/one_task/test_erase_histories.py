@@ -55,7 +55,7 @@ def erase(stage: Stage, case: Case, key: dict[str, str], dies_after: str | None 
     assert isinstance(found, TableOutcome)
     error = found.result.error
     # A table of which nothing was ever good has no key to erase.
-    assert error is None or error.code == "ERASE_NOT_POSSIBLE", error
+    assert error is None or error.code == "TABLE_WITHOUT_KEYS", error
 
 
 def chosen_key(case: Case) -> dict[str, Value]:

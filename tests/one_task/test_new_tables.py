@@ -291,7 +291,7 @@ def test_what_is_ignored_stays_ignored(tmp_path: Path) -> None:
     gddl(tmp_path, "new-tables", "ignore", "crm:shop.lines")
     assert site.look()["crm:shop.lines"]["standing"] == "ignored"
     _, said = gddl(tmp_path, "new-tables", "ignore", "crm:shop.nothing", status=2)
-    assert "[NEW_TABLE_UNKNOWN]" in said
+    assert "[OPTION_INVALID]" in said
     gddl(tmp_path, "new-tables", "accept", "crm:shop.lines")
     assert site.look() == {}
 
@@ -319,7 +319,7 @@ def test_where_it_is_not_asked_for_that_is_said(tmp_path: Path) -> None:
     site = Site(tmp_path)
     site.settings(new_tables=None)
     _, said = gddl(tmp_path, "new-tables", "list", status=2)
-    assert "[NEW_TABLES_OFF]" in said
+    assert "[OPTION_INVALID]" in said
 
 
 def test_settings_that_can_not_hold_are_refused(tmp_path: Path) -> None:

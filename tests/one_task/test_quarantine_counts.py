@@ -289,4 +289,4 @@ def test_the_command_dismisses_shared_keys(tmp_path: Path) -> None:
     (line,), _ = gddl(tmp_path, "status")
     assert (line["state"], line["attention"]) == ("fresh", [])
     _, said = gddl(tmp_path, "errors", "dismiss", "--table", "s.t", "--code", "NONE", "--reason", "x", status=2)
-    assert "CODE_NOT_QUARANTINED" in said
+    assert "OPTION_INVALID" in said

@@ -118,7 +118,7 @@ def test_a_time_without_files_or_with_a_full_load_alone(tmp_path: Path) -> None:
     for first in (1, 20):
         error = lake.result(SPEC, option(first, first)).error
         assert error is not None
-        assert error.code == "RANGE_EMPTY"
+        assert error.code == "OPTION_INVALID"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_dry_run_shows_its_files(tmp_path: Path) -> None:
     assert [len(batch["files"]) for batch in details["batches"]] == [2]
     error = lake.result(SPEC, planned(option(20, 21))).error
     assert error is not None
-    assert error.code == "RANGE_EMPTY"
+    assert error.code == "OPTION_INVALID"
 
 
 @pytest.mark.parametrize(
@@ -200,4 +200,4 @@ def test_a_range_that_is_no_time_or_empty_is_refused(since: str, until: str, tmp
     options = JobOptions(action=Reload(landed_since=since, landed_until=until))
     error = filled(tmp_path).result(SPEC, options).error
     assert error is not None
-    assert error.code == "RANGE_INVALID"
+    assert error.code == "OPTION_INVALID"

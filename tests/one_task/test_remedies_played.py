@@ -411,7 +411,7 @@ PLAYED: dict[str, Play] = {
         arrange=numbers_then_texts, by_hand=lambda shop: shop.write_row(options="{types: {v: string}}"),
         command="gddl reload --from-files", rows={0: "10", 1: "007", 2: "12", 3: "13"},
     ),
-    "RELOAD_SOURCE_MISSING": Play(
+    "OPTION_INVALID": Play(
         arrange=loaded, asked=("reload", "--table", "s.t"), command="gddl rebuild", rows=CHANGED
     ),
     "REBUILD_NEEDS_FILES": Play(
@@ -508,7 +508,7 @@ ELSEWHERE = {
 """Codes whose remedy's command another test runs in their situation."""
 PARSED_ALONE = {
     *("ADDED_COLUMN_DEFAULT", "CATALOG_CHANGE_UNSUPPORTED", "CHANGES_INCOMPATIBLE", "COLUMNS_UNKNOWN"),
-    *("CSV_EMPTY_FIELDS", "CSV_NOT_SUPPLIED", "CUT_EXISTS", "ERASED_KEY_MOVED", "FILE_TOO_LARGE", "FOREIGN_ROWS"),
+    *("CSV_EMPTY_FIELDS", "CSV_NOT_SUPPLIED", "OPTION_INVALID", "ERASED_KEY_MOVED", "FILE_TOO_LARGE", "FOREIGN_ROWS"),
     *("CUTS_UNMASKED", "KEY_TYPE", "MAINTENANCE_DUE", "REBUILD_REFUSED"),
     *("RELOAD_UNFINISHED", "SEQUENCE_UNPARSABLE"),
     *("SEQUENCE_WIDTH", "SNAPSHOT_INCOMPLETE", "SOURCE_TEXT_INVALID"),

@@ -294,7 +294,7 @@ def test_one_row_is_loaded_explained_verified_and_erased_by_command(tmp_path: Pa
     assert json.loads(explained["details"]["keys"][0]) == {"_source": "crm_us", "id": "1"}
     assert [change["state"] for change in explained["details"]["changes"]] == ["superseded", "winner"]
     _, said = gddl(tmp_path, "explain", "--table", "s.t", "--key", "id=1", status=2)
-    assert "[EXPLAIN_KEY_INVALID]" in said
+    assert "[KEY_INVALID]" in said
     (erased,), _ = gddl(tmp_path, "erase", "--table", "s.t", "--key", "_source=crm_us", "--key", "id=1")
     assert [Path(file).parts[-4] for file in erased["details"]["files"]] == ["landing-crm_us"] * 2
     del one.truth["crm_us"][1]
@@ -312,18 +312,18 @@ def test_one_row_is_loaded_explained_verified_and_erased_by_command(tmp_path: Pa
 @pytest.mark.parametrize(
     ("row", "code"),
     [
-        ("{table: s.t, keys: [id], shards: [crm_eu, none]}", "SHARD_UNKNOWN"),
-        ("{table: s.t, keys: [id], shards: [crm_us, crm_us]}", "SHARD_DUPLICATE"),
-        ("{table: s.t, keys: [id], shards: [crm_us, other]}", "SHARD_DIFFERS"),
-        ("{table: s.t, keys: [id], shards: [crm_us, late]}", "SHARD_DIFFERS"),
+        ("{table: s.t, keys: [id], shards: [crm_eu, none]}", "FIELD_VALUE"),
+        ("{table: s.t, keys: [id], shards: [crm_us, crm_us]}", "FIELD_VALUE"),
+        ("{table: s.t, keys: [id], shards: [crm_us, other]}", "FIELD_REFUSED"),
+        ("{table: s.t, keys: [id], shards: [crm_us, late]}", "FIELD_REFUSED"),
         ("{table: s.t, keys: [id], shards: [crm_us, twin]}", "LANDING_SHARED"),
-        ("{table: s.t, keys: [], shards: [crm_eu, crm_us]}", "SHARDS_REFUSED"),
-        ("{table: s.t, keys: [_Source, id], shards: [crm_eu, crm_us]}", "SHARDS_REFUSED"),
-        ("{table: s.t, keys: [id], shards: [crm_us], target: '{source}.t'}", "SHARDS_REFUSED"),
-        ("{table: s.t, keys: [id], shards: [crm_us], trigger: 5s}", "SHARDS_REFUSED"),
-        ("{table: s.t, keys: [id], shards: [crm_us], changes_retention: 30d}", "SHARDS_REFUSED"),
-        ("{table: s.t, keys: [id], shards: [crm_us], mask: {_source: hash}}", "SHARDS_REFUSED"),
-        ("{table: s.t, source: crm_eu, keys: [id], shards: [crm_eu, crm_us]}", "SHARDS_REFUSED"),
+        ("{table: s.t, keys: [], shards: [crm_eu, crm_us]}", "FIELD_REFUSED"),
+        ("{table: s.t, keys: [_Source, id], shards: [crm_eu, crm_us]}", "FIELD_REFUSED"),
+        ("{table: s.t, keys: [id], shards: [crm_us], target: '{source}.t'}", "FIELD_REFUSED"),
+        ("{table: s.t, keys: [id], shards: [crm_us], trigger: 5s}", "FIELD_REFUSED"),
+        ("{table: s.t, keys: [id], shards: [crm_us], changes_retention: 30d}", "FIELD_REFUSED"),
+        ("{table: s.t, keys: [id], shards: [crm_us], mask: {_source: hash}}", "FIELD_REFUSED"),
+        ("{table: s.t, source: crm_eu, keys: [id], shards: [crm_eu, crm_us]}", "FIELD_REFUSED"),
         ("{table: s.t, keys: [id], shard_landings: {crm_us: /x}}", "FIELD_UNKNOWN"),
     ],
 )

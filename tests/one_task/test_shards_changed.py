@@ -291,7 +291,7 @@ def test_a_key_of_no_shard_is_refused(tmp_path: Path, value: str | None) -> None
     done(one)
     key = {"id": "1"} if value is None else {"_source": value, "id": "1"}
     code, message = error(one, action="erase", key=key)
-    assert code == "ERASE_KEY_INVALID"
+    assert code == "KEY_INVALID"
     assert ("names no" if value is None else f"_source {value!r} is not one of eu, us") in message
 
 

@@ -159,7 +159,7 @@ def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Pa
     [
         ([], {}, 0, WHEEL),
         (["--for", "spark", "--no-environment"], {"SOURCE_DATE_EPOCH": "1700000000"}, 0, "gddl-job-code.zip"),
-        (["--for", "spark", "--python", "python3"], {}, 2, "[PYTHON_INVALID]"),
+        (["--for", "spark", "--python", "python3"], {}, 2, "[OPTION_INVALID]"),
         ([], {"SOURCE_DATE_EPOCH": "today"}, 2, "[OPTION_INVALID]"),
         (["--for", "mwaa", "--runner", "databricks"], {}, 0, "jobs"),
         (["--for", "spark", "--runner", "databricks"], {}, 2, "[OPTION_INVALID]"),
@@ -173,7 +173,7 @@ def test_an_environment_is_a_link_to_the_nodes_python_and_libraries(tmp_path: Pa
             ["--for", "mwaa", "--offline", "--constraints", __file__, "--airflow-python", "3.9"],
             {},
             2,
-            "[PYTHON_INVALID]",
+            "[OPTION_INVALID]",
         ),
     ],
 )
@@ -197,5 +197,5 @@ def test_an_environment_without_pip_is_told_to_install_it(monkeypatch: pytest.Mo
 def test_the_nodes_python_must_tell_its_version(python: str) -> None:
     with pytest.raises(MetadataError) as caught:
         _ = Target(python=python).version
-    assert caught.value.code == "PYTHON_INVALID"
+    assert caught.value.code == "OPTION_INVALID"
     assert Target(python="/opt/x/bin/python3.12").version == "3.12"

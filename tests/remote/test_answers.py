@@ -60,7 +60,7 @@ def test_an_order_of_another_contract_is_refused(lake: str) -> None:
 
 
 def test_a_missing_spec_is_reported(lake: str) -> None:
-    with pytest.raises(FatalError, match=r"SPEC_UNREADABLE"):
+    with pytest.raises(FatalError, match=r"SPEC_INVALID"):
         read_spec(spec_path(lake, "nobody"))
 
 

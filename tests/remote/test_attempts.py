@@ -223,7 +223,7 @@ def test_where_starting_again_is_refused_the_run_has_failed() -> None:
     assert set(codes(world).values()) == {"REMOTE_RUN_FAILED"}
 
 
-@pytest.mark.parametrize("code", ["CONTRACT_VERSION", "SPEC_UNREADABLE", "S3_BUCKET_MISSING", "PACKAGE_MISSING"])
+@pytest.mark.parametrize("code", ["CONTRACT_VERSION", "SPEC_INVALID", "S3_BUCKET_MISSING", "PACKAGE_MISSING"])
 def test_a_rejected_spec_is_reported_with_its_code(code: str) -> None:
     """A wheel of another version, or a role that reaches no order: the same for each table, and nothing was written."""
     world = World()

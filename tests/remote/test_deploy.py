@@ -155,7 +155,7 @@ NO_VOLUME = ("RUNNER_NEEDS_S3", "a mounted volume is no root: no atomic creation
         (
             "dbfs:/Volumes/main/cdc/landing",
             "",
-            ("ROOT_INVALID", "not a usable root: it is neither a local path nor s3"),
+            ("FIELD_VALUE", "not a usable root: it is neither a local path nor s3"),
         ),
     ],
 )

@@ -133,14 +133,14 @@ def test_types_that_do_not_fit_are_refused_without_rows_too(text: str) -> None:
     for rows in (_ROWS, _ROWS.slice(0, 0)):
         with pytest.raises(FatalError) as caught:
             _columns(rows).condition(parsed(text))
-        assert (caught.value.code, caught.value.where) == ("EXPRESSION_TYPE", "s.t, expect.ok")
+        assert (caught.value.code, caught.value.where) == ("EXPRESSION_INVALID", "s.t, expect.ok")
 
 
 def test_columns_that_the_table_lacks_are_named() -> None:
     assert _columns().condition(parsed("S = 'DE'")).to_pylist()[0] is True
     with pytest.raises(FatalError) as caught:
         _columns().condition(parsed("quantity > 0"))
-    assert caught.value.code == "EXPRESSION_COLUMN_UNKNOWN"
+    assert caught.value.code == "EXPRESSION_INVALID"
     assert "'quantity'" in caught.value.what
 
 

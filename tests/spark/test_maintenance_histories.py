@@ -22,7 +22,7 @@ from tests.spark.maintenance_world import OPTIONS, SORTS, MaintainedCase, Mainte
 from tests.spark.table_lines import by_engine, differences, everything, of_other_keys, readable
 
 # What a table without a good row, or without files that its changes came from, may say to these; else it is a fault.
-_HARMLESS = ("ERASE_NOT_POSSIBLE", "NOTHING_TO_REFRESH", "CHANGES_INCOMPATIBLE")
+_HARMLESS = ("TABLE_WITHOUT_KEYS", "NOTHING_TO_REFRESH", "CHANGES_INCOMPATIBLE")
 
 
 def drawn_histories(counts: Mapping[str, int]) -> list[MaintainedCase]:

@@ -151,5 +151,5 @@ def test_what_our_own_load_left_out_counts_as_found(tmp_path: Path) -> None:
 def test_a_filter_of_no_column_is_refused(tmp_path: Path) -> None:
     lake, spec = Lake(tmp_path), with_expressions(replace(ROW, where="emial is not null"))
     landed(lake, 0)
-    assert refused(lake, spec).code == "EXPRESSION_COLUMN_UNKNOWN"
+    assert refused(lake, spec).code == "EXPRESSION_INVALID"
     assert not Path(lake.layout(ROW).changes).exists()

@@ -65,13 +65,13 @@ def test_values_are_read_with_their_lines() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("a: 1\na: 2", [(("a",), "NAME_TWICE")]),
-        ("a: !x 1\nb: !y [1]\nc: ok", [(("a",), "TAG_REFUSED"), (("b",), "TAG_REFUSED")]),
-        ("a: !!python/name:os.system ''", [(("a",), "TAG_REFUSED")]),
-        ("a: &a [*a]", [(("a", 0), "ALIAS_REFUSED")]),
-        ("a: &a {b: 1}\nc: {<<: *a, d: 1}", [(("c", "<<"), "MERGE_REFUSED")]),
-        ("? {a: b}\n: c\nd: e", [(("?",), "NAME_INVALID")]),
-        ("a: &a x\n*a : y", [(("?",), "NAME_INVALID")]),
+        ("a: 1\na: 2", [(("a",), "DOCUMENT_INVALID")]),
+        ("a: !x 1\nb: !y [1]\nc: ok", [(("a",), "DOCUMENT_INVALID"), (("b",), "DOCUMENT_INVALID")]),
+        ("a: !!python/name:os.system ''", [(("a",), "DOCUMENT_INVALID")]),
+        ("a: &a [*a]", [(("a", 0), "DOCUMENT_INVALID")]),
+        ("a: &a {b: 1}\nc: {<<: *a, d: 1}", [(("c", "<<"), "DOCUMENT_INVALID")]),
+        ("? {a: b}\n: c\nd: e", [(("?",), "DOCUMENT_INVALID")]),
+        ("a: &a x\n*a : y", [(("?",), "DOCUMENT_INVALID")]),
     ],
 )  # fmt: skip
 def test_refused_values_keep_their_positions(text: str, expected: list[tuple[Any, str]]) -> None:
@@ -91,7 +91,7 @@ def test_aliases_are_counted_by_what_they_stand_for() -> None:
 def test_nesting_is_cut_and_endless_nesting_stops() -> None:
     value = files.read_yaml("{a: " + "[" * 200 + "]" * 200 + ", b: 1}")
     ((path, refused),) = refusals(value)
-    assert (len(path), refused.code, value["b"]) == (files.MAX_DEPTH, "TOO_DEEP", 1)
+    assert (len(path), refused.code, value["b"]) == (files.MAX_DEPTH, "DOCUMENT_INVALID", 1)
     with pytest.raises(DocumentError, match="nested too deeply"):
         files.read_yaml("[" * 600 + "]" * 600)
 
@@ -110,7 +110,7 @@ def test_errors_have_lines_and_remedies(text: str, line: int, remedy: str) -> No
     with pytest.raises(DocumentError) as error:
         files.read_yaml(text)
     assert error.value.position is not None
-    assert (error.value.code, error.value.position.line) == ("YAML_INVALID", line)
+    assert (error.value.code, error.value.position.line) == ("DOCUMENT_INVALID", line)
     assert remedy in error.value.remedy
 
 

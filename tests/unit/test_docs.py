@@ -46,7 +46,7 @@ CARRIERS = (
     "__init__",
     "JarSet",
 )
-CARRIERS += ("Notice", "Finding", "Advice", "_of_paths", "require_keyed")
+CARRIERS += ("Notice", "Finding", "Advice", "_of_paths")
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata|benchmarks|devtools)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")

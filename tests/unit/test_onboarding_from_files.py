@@ -366,7 +366,7 @@ WRONG: dict[str, str] = {
 def test_other_documents_are_refused_by_name(text: str) -> None:
     with pytest.raises(MetadataError) as refused:
         read({"old.json": text})
-    assert (refused.value.code, "old.json" in str(refused.value)) == ("ONBOARD_FORMAT_UNKNOWN", True)
+    assert (refused.value.code, "old.json" in str(refused.value)) == ("ONBOARD_REFUSED", True)
 
 
 def test_without_the_room_onboard_says_what_is_missing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

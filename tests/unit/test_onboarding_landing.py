@@ -167,8 +167,8 @@ def test_folders_with_invalid_names_csv_and_unreadable_files_are_reported(tmp_pa
     (tmp_path / "shop" / "empty").mkdir()
     facts = found(tmp_path)
     assert [(notice.table, notice.code) for notice in facts.notices] == [
-        ("shop.a.b", "TABLE_NAME_INVALID"),
-        ("shop.na\u00efve", "TABLE_NAME_INVALID"),
+        ("shop.a.b", "FIELD_VALUE"),
+        ("shop.na\u00efve", "FIELD_VALUE"),
         ("shop.text", "ONBOARD_CSV"),
         ("shop.torn", "ONBOARD_FILE_UNREADABLE"),
     ]

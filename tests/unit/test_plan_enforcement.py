@@ -150,7 +150,7 @@ def test_rows_are_ordered_by_columns_that_are_there(table: Types | None) -> None
     files = (land("file0.parquet", schema_of({"id": "int", "odd name": "int"}).columns),)
     stored = None if table is None else schema_of(table)
     plan_schema(stored, files, SchemaRules(evolution=ADD, clusters=("ID", "odd name")))
-    with pytest.raises(FatalError, match=r"CLUSTER_COLUMN_MISSING.*'nowhere'.*id, .*Remedy: correct cluster_by"):
+    with pytest.raises(FatalError, match=r"LAYOUT_COLUMN_MISSING.*'nowhere'.*id, .*Remedy: correct cluster_by"):
         plan_schema(stored, files, SchemaRules(evolution=ADD, clusters=("id", "nowhere")))
 
 

@@ -172,8 +172,8 @@ def test_an_invalid_row_is_reported_once_and_ends_no_other_alert() -> None:
 
 
 def test_metadata_outside_of_rows_is_reported() -> None:
-    (alert,) = of_metadata(["tables/a.yaml:1: [YAML_INVALID] no"], {})
-    assert alert.line == "(metadata): [METADATA_INVALID] tables/a.yaml:1: [YAML_INVALID] no ▸ gddl validate"
+    (alert,) = of_metadata(["tables/a.yaml:1: [DOCUMENT_INVALID] no"], {})
+    assert alert.line == "(metadata): [METADATA_INVALID] tables/a.yaml:1: [DOCUMENT_INVALID] no ▸ gddl validate"
     assert of_metadata(["another"], {METADATA: ("METADATA_INVALID",)}) == []
     assert [one.change for one in of_metadata([], {METADATA: ("METADATA_INVALID",)})] == ["over"]
 

@@ -60,24 +60,21 @@ def test_all_problems_are_a_line_each(tmp_path: Path, gddl: Gddl) -> None:
         "3:35: FIELD_UNKNOWN s.bad.tier: no such field (value 'huge') — the field is `size`",
         "3:47: FIELD_TYPE s.bad.freshness: must be text (value 30) — write the unit: 30s, 30m, 30h or 30d",
         (
-            "3:73: KEYS_DUPLICATE s.bad.keys[1]: the same key column twice (case does not count) (value 'ID') "
+            "3:73: FIELD_VALUE s.bad.keys[1]: the same key column twice (case does not count) (value 'ID') "
             "— name each key column once"
         ),
         (
-            "3:78: DEPENDS_ON_UNKNOWN s.bad.depends_on[0]: no metadata row has this table (value 's.gone') — name a "
+            "3:78: FIELD_VALUE s.bad.depends_on[0]: no metadata row has this table (value 's.gone') — name a "
             "table that some metadata row has, as schema.name"
         ),
         (
-            "4:32: SIZE_UNKNOWN s.large.size: no such tier (value 'huge') — write one of small, medium, large, "
+            "4:32: FIELD_VALUE s.large.size: no such tier (value 'huge') — write one of small, medium, large, "
             "or add the tier to gddl.yaml under tiers"
         ),
-        (
-            "4:44: DURATION_INVALID s.large.freshness: not a duration (value '30') — write the unit: "
-            "30s, 30m, 30h or 30d"
-        ),
+        ("4:44: FIELD_VALUE s.large.freshness: not a duration (value '30') — write the unit: 30s, 30m, 30h or 30d"),
         "4:61: FIELD_TYPE s.large.settle: must be text (value 5) — write the unit: 5s, 5m, 5h or 5d",
         (
-            "4:72: PREFIX_INVALID s.large.before_image_prefix: an empty prefix makes every column a before "
+            "4:72: FIELD_VALUE s.large.before_image_prefix: an empty prefix makes every column a before "
             "image (value '') — write the prefix of the task's before-image columns, e.g. BI_, or null"
         ),
     ]
@@ -129,7 +126,7 @@ def test_no_line_is_wrapped_within_a_word_at_any_width(
 
 def test_problems_are_printed_in_formats_for_programs(tmp_path: Path, gddl: Gddl) -> None:
     write(tmp_path / "metadata", {"gddl.yaml": "landing: ftp://x\n"})
-    place = "file=metadata/gddl.yaml,line=1,col=1,title=ROOT_INVALID"
+    place = "file=metadata/gddl.yaml,line=1,col=1,title=FIELD_VALUE"
     status, out, _ = gddl("validate", "--format", "github", GDDL_LAKE="ftp://%,y")
     why = "not a usable root: it is neither a local path nor s3:// (s3a:// and s3n:// are written s3://)"
     remedy = "with an absolute path or s3://bucket/prefix in gddl.yaml, or set"
@@ -137,13 +134,13 @@ def test_problems_are_printed_in_formats_for_programs(tmp_path: Path, gddl: Gddl
         2,
         [
             f"::error {place}::landing: {why} (value 'ftp://x') — write landing: {remedy} GDDL_LANDING",
-            f"::error title=ROOT_INVALID::lake: {why} (value 'ftp://%25,y') — write lake: {remedy} GDDL_LAKE",
+            f"::error title=FIELD_VALUE::lake: {why} (value 'ftp://%25,y') — write lake: {remedy} GDDL_LAKE",
         ],
     )
     status, out, _ = gddl("validate", "--format", "json", GDDL_LAKE="/lake")
     assert [json.loads(line) for line in out.splitlines()] == [
         {
-            "code": "ROOT_INVALID",
+            "code": "FIELD_VALUE",
             "message": why,
             "remedy": f"write landing: {remedy} GDDL_LANDING",
             "file": "gddl.yaml",
@@ -172,21 +169,21 @@ MISTAKES = [
      "e.g. 0.34")),
     ("sweep_limit: much", ("FIELD_TYPE s.a.sweep_limit: must be a number (value 'much') — write a number from 0 to 1, "
      "e.g. 0.34")),
-    ("schedule: {asset: x}", ("SCHEDULE_INVALID s.a.schedule: a mapping here has assets alone, with at least one name "
+    ("schedule: {asset: x}", ("FIELD_VALUE s.a.schedule: a mapping here has assets alone, with at least one name "
      "(value {'asset': ('x',)}) — did you mean assets? write {assets: [name]}")),
-    ("schedule: hourly", ("CRON_INVALID s.a.schedule: neither a preset nor five cron fields (value 'hourly') — did you "
+    ("schedule: hourly", ("FIELD_VALUE s.a.schedule: neither a preset nor five cron fields (value 'hourly') — did you "
      f"mean '@hourly'? Else {CRON}")),
-    ("schedule: 0 25 * * *", f"CRON_INVALID s.a.schedule: the hour 25 is above 23 (value '0 25 * * *') — {CRON}"),
+    ("schedule: 0 25 * * *", f"FIELD_VALUE s.a.schedule: the hour 25 is above 23 (value '0 25 * * *') — {CRON}"),
     ("schedule: 0 0 1-40/2 * *",
-     f"CRON_INVALID s.a.schedule: the day 40 is above 31 (value '0 0 1-40/2 * *') — {CRON}"),
-    ("schedule: 0 0 0 * *", f"CRON_INVALID s.a.schedule: the day 0 is below 1 (value '0 0 0 * *') — {CRON}"),
+     f"FIELD_VALUE s.a.schedule: the day 40 is above 31 (value '0 0 1-40/2 * *') — {CRON}"),
+    ("schedule: 0 0 0 * *", f"FIELD_VALUE s.a.schedule: the day 0 is below 1 (value '0 0 0 * *') — {CRON}"),
     ("schedule: '*/0 * * * *'",
-     f"CRON_INVALID s.a.schedule: the minute has a step of 0 (value '*/0 * * * *') — {CRON}"),
-    ("depends_on: [shop.plane]", ("DEPENDS_ON_UNKNOWN s.a.depends_on[0]: no metadata row has this table (value "
+     f"FIELD_VALUE s.a.schedule: the minute has a step of 0 (value '*/0 * * * *') — {CRON}"),
+    ("depends_on: [shop.plane]", ("FIELD_VALUE s.a.depends_on[0]: no metadata row has this table (value "
      "'shop.plane') — did you mean shop.planes?")),
     ("mask: [email]", ("FIELD_TYPE s.a.mask: must be a mapping (value ['email']) — write {email: hmac}; null instead "
      "of hmac removes the values")),
-    ("owner: me, owner: you", "NAME_TWICE s.a.owner: written twice in the same mapping — keep one 'owner'"),
+    ("owner: me, owner: you", "DOCUMENT_INVALID s.a.owner: written twice in the same mapping — keep one 'owner'"),
 ]  # fmt: skip
 
 
@@ -346,16 +343,16 @@ metadata/tables/more.txt: FILE_NOT_READ: looks like metadata, but is not read �
 .csv), copy the files of a linked folder, or remove it
 metadata/gddl.yaml: ROOTS_NESTED lake: {root}/lake is below {root}: cleaning or lifecycle rules of one reach the files
 of the other — give landing and lake folders beside each other
-metadata/gddl.yaml: TIER_UNUSED tiers.smal: no table has the size 'smal' — did you mean small?
+metadata/gddl.yaml: FIELD_UNUSED tiers.smal: no table has the size 'smal' — did you mean small?
 metadata/tables/s.yaml:6:30: CRON_STEP s.a.schedule: '*/61' of '*/61 * * * *' fires at its first minute alone: a step
 starts anew with each range (also s.b) — write one minute instead, or another schedule
-metadata/tables/s.yaml:3:34: FRESHNESS_BELOW_SCHEDULE s.daily.freshness:
+metadata/tables/s.yaml:3:34: FRESHNESS_TOO_SHORT s.daily.freshness:
 runs of '@daily' are up to 24 hours apart, more than freshness
 allows — raise freshness (90m), or run the table more often
-metadata/tables/s.yaml:4:34: FRESHNESS_BELOW_SCHEDULE s.night.freshness:
+metadata/tables/s.yaml:4:34: FRESHNESS_TOO_SHORT s.night.freshness:
 runs of '0 22 * * 1-5' are up to 72 hours apart, more than
 freshness allows — raise freshness (1d), or run the table more often
-metadata/tables/s.yaml:5:33: FRESHNESS_BELOW_SCHEDULE s.well.freshness:
+metadata/tables/s.yaml:5:33: FRESHNESS_TOO_SHORT s.well.freshness:
 runs of '*/20 7-19/2 * * *' are up to 11.3 hours apart, more than
 freshness allows — raise freshness (2h), or run the table more often
 """

@@ -43,11 +43,11 @@ def test_in_csv_and_in_a_keys_file(tmp_path: Path) -> None:
     }
     assert lines(loaded(tmp_path, files)) == [
         (
-            f"metadata/keys/k.yaml:1:8: KEYS_INVALID s.b.keys: {JOINED} (value 'id, line') — write [id, line]; one "
+            f"metadata/keys/k.yaml:1:8: FIELD_VALUE s.b.keys: {JOINED} (value 'id, line') — write [id, line]; one "
             'name that holds a comma is written ["id, line"]'
         ),
         (
-            f"metadata/tables/a.csv:2: CELL_INVALID s.a.keys: {JOINED} (value 'id,line') — separate the names by |, "
+            f"metadata/tables/a.csv:2: FIELD_VALUE s.a.keys: {JOINED} (value 'id,line') — separate the names by |, "
             'e.g. id|line; one name that holds a comma is written ["id,line"]'
         ),
         (

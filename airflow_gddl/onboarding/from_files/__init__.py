@@ -25,7 +25,7 @@ def read(texts: Mapping[str, str]) -> ImportedSource:
         texts: by name.
 
     Raises:
-        MetadataError: `ONBOARD_FORMAT_UNKNOWN`.
+        MetadataError: `ONBOARD_REFUSED`.
     """
     return merged([_read(name, text) for name, text in texts.items()])
 
@@ -47,4 +47,4 @@ def _read(name: str, text: str) -> ImportedSource:
 
 def _unknown(name: str, why: str) -> MetadataError:
     known = "; ".join(form.WHAT for form in FORMATS)
-    return MetadataError("ONBOARD_FORMAT_UNKNOWN", f"{name} can't be read: {why}", remedy=f"give one of: {known}")
+    return MetadataError("ONBOARD_REFUSED", f"{name} can't be read: {why}", remedy=f"give one of: {known}")

@@ -83,12 +83,12 @@ class _Opened:
     def by(cls, request: LookRequest) -> _Opened:
         """
         Raises:
-            MetadataError: `NEW_TABLES_OFF`: no source asks for it.
+            MetadataError: `OPTION_INVALID`: no source asks for it.
         """
         loaded = load_folder(request.folder, request.environ)
         if not loaded.proposing:
             remedy = "write new_tables: propose below a source in gddl.yaml"
-            raise MetadataError("NEW_TABLES_OFF", "no source asks for new tables", remedy=remedy)
+            raise MetadataError("OPTION_INVALID", "no source asks for new tables", remedy=remedy)
         environ, path = request.reaching(loaded), place_of(loaded.roots.lake, loaded.dag_prefix)
         return cls(loaded, environ, Known.of(read_document(open_store(environ), path, StoredProposals)))
 
@@ -138,7 +138,7 @@ def decide(request: LookRequest, decisions: Decisions) -> Looked:
     Where the folder can't be written, accepted tables stay proposed, and the result has the files.
 
     Raises:
-        MetadataError: `NEW_TABLE_UNKNOWN`, `NEW_TABLE_NO_KEY`, `NEW_TABLE_REFUSED`, `NEW_TABLE_LANDING`,
+        MetadataError: `OPTION_INVALID`, `NEW_TABLE_NO_KEY`, `NEW_TABLE_REFUSED`, `NEW_TABLE_LANDING`,
             `NEW_TABLE_KEY_MEASURED`; then nothing is changed.
         GddlError: the lake can't be read, or written; or the source, of which a key was measured.
     """
@@ -188,7 +188,7 @@ def _found(known: Known, name: str) -> NewTable:
     if one is None:
         remedy = "`gddl new-tables list` shows them; write source:schema.name"
         raise MetadataError(
-            "NEW_TABLE_UNKNOWN", f"no table without a metadata row is known as {name!r:.300}", remedy=remedy
+            "OPTION_INVALID", f"no table without a metadata row is known as {name!r:.300}", remedy=remedy
         )
     return one
 

@@ -125,7 +125,7 @@ def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
         what, remedy = "not a wheel on a volume or in the workspace", "write e.g. /Volumes/main/gddl/airflow_gddl.whl"
         yield SpecProblem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)
     if not is_duration(settings.timeout):
-        yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+        yield SpecProblem("FIELD_VALUE", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
     for name, least, most in (("max_concurrent_runs", 1, _MOST_RUNS), ("repairs", 0, _MOST_REPAIRS)):
         if not least <= (value := getattr(settings, name)) <= most:
             what = f"must be {least} to {most}"

@@ -74,7 +74,7 @@ def check_settings(settings: EmrSettings) -> Iterator[SpecProblem]:
         remedy = "write arn:aws:iam::<account>:role/<name>"
         yield SpecProblem("FIELD_VALUE", ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
     if not is_duration(settings.timeout):
-        yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+        yield SpecProblem("FIELD_VALUE", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
 
 
 RUNNER = RunnerDescriptor(

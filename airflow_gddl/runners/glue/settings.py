@@ -98,7 +98,7 @@ def _check_numbers(settings: GlueSettings) -> Iterator[SpecProblem]:
         what, remedy = "has no Spark 4", "write 6.0 or newer"
         yield SpecProblem("FIELD_VALUE", ("glue_version",), settings.glue_version, what, remedy)
     if not is_duration(settings.timeout):
-        yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+        yield SpecProblem("FIELD_VALUE", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
     elif seconds(settings.timeout) > _LONGEST:
         yield SpecProblem("FIELD_VALUE", ("timeout",), settings.timeout, "longer than Glue allows", "write 7d or less")
     if not 1 <= settings.max_concurrent_runs <= _MOST_RUNS:

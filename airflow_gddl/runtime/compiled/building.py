@@ -24,7 +24,7 @@ from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import Placed, arrange
 from airflow_gddl.topology.table_row import table_rows
 
-_UNREAD = {"CSV_INVALID", "FILE_NOT_TEXT", "FILE_TOO_LARGE", "FILE_UNREADABLE", "JSON_INVALID", "YAML_INVALID"}
+_UNREAD = {"DOCUMENT_INVALID", "FILE_TOO_LARGE", "FILE_UNREADABLE"}
 _SHOWN = 5
 _OTHERS = 50
 

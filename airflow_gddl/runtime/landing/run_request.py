@@ -73,7 +73,7 @@ class RunRequestForm:
     def window(self) -> PollWindow | None:
         """
         Raises:
-            MetadataError: `REQUEST_INVALID`.
+            MetadataError: `OPTION_INVALID`.
         """
         if self.start is None and self.end is None:
             return None
@@ -94,7 +94,7 @@ class RunRequestForm:
         return replace(self, tables=tuple(dict.fromkeys(known.find(name) or name for name in self.tables)))
 
     def refused(self, all_tables: Collection[str]) -> MetadataError | None:
-        """`REQUEST_INVALID`, where tables are named that are none of these: the others are loaded all the same."""
+        """`OPTION_INVALID`, where tables are named that are none of these: the others are loaded all the same."""
         unknown = sorted(set(self.tables) - set(all_tables))
         if not unknown:
             return None
@@ -105,7 +105,7 @@ class RunRequestForm:
     def names(self, all_tables: Collection[str]) -> set[str]:
         """
         Raises:
-            MetadataError: `REQUEST_INVALID`: no table is one of these, or all would be meant without being named.
+            MetadataError: `OPTION_INVALID`: no table is one of these, or all would be meant without being named.
         """
         refused = self.refused(all_tables)
         if refused is not None and set(self.tables).isdisjoint(all_tables):
@@ -123,7 +123,7 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
     """Parse a run's params, a mapping or its JSON; unknown fields are refused.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     try:
         given: Mapping[str, Any] = json.loads(params) if isinstance(params, str) else params
@@ -173,7 +173,7 @@ def refuse_unknown(given: Collection[str], fields: Sequence[str]) -> None:
     """Refuse fields that a request can't have.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`: a field that is none of these, nor added by Airflow.
+        MetadataError: `OPTION_INVALID`: a field that is none of these, nor added by Airflow.
     """
     unknown = sorted(set(given) - {*fields, *_ADDED_BY_AIRFLOW})
     if unknown:
@@ -195,7 +195,7 @@ def requested(
     """Names of the tables that a task of a user's DAG is about: named or selected, and not excluded.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`: none; `SELECTOR_INVALID`.
+        MetadataError: `OPTION_INVALID`: none; `OPTION_INVALID`.
     """
     loaded = [row for row in directory.rows if row.dag_id is not None]
     names = names_of(tables)
@@ -220,7 +220,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def invalid_request(what: str, remedy: str) -> MetadataError:
-    return MetadataError("REQUEST_INVALID", what, where="params", remedy=remedy)
+    return MetadataError("OPTION_INVALID", what, where="params", remedy=remedy)
 
 
 def is_by_person(run_id: str) -> bool:
@@ -248,7 +248,7 @@ def requests_of(params: Mapping[str, Any], directory: Directory | None) -> Reque
         directory: every table of the metadata; None: it can't be read.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`: the request, or each of its tables.
+        MetadataError: `OPTION_INVALID`, `TABLE_AMBIGUOUS`: the request, or each of its tables.
     """
     form = from_params(params)
     if not form.tables:
@@ -271,7 +271,7 @@ def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, s
         directory: see `requests_of`.
 
     Raises:
-        MetadataError: `TABLE_AMBIGUOUS`; `REQUEST_INVALID`: a table that the metadata does not have, or that no DAG
+        MetadataError: `TABLE_AMBIGUOUS`; `OPTION_INVALID`: a table that the metadata does not have, or that no DAG
             loads, since its row is disabled or invalid.
     """
     homes, refused = _homes(tables, directory)
@@ -306,7 +306,7 @@ def _home(row: TableRow) -> str:
     """DAG id of the pipeline that loads a table.
 
     Raises:
-        MetadataError: `REQUEST_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     if row.problems:
         raise invalid_request(

@@ -328,7 +328,7 @@ def observe(
 
     Raises:
         RetriableError, FatalError: as `Storage`.
-        MetadataError: `REQUEST_INVALID`, `TABLE_AMBIGUOUS`.
+        MetadataError: `OPTION_INVALID`, `TABLE_AMBIGUOUS`.
     """
     if is_of_backfill(question.run):
         return PipelineWork(looked_at=question.now, refused=_BACKFILL_LOADS_NOTHING)

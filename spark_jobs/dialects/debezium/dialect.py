@@ -336,7 +336,7 @@ class DebeziumDialect(Dialect):
             return None if text is None else PathFormat.parsed(text)
         except ValueError as error:
             what, remedy = f"options.path_format {text!r}: {error}", "correct the metadata row"
-            raise FatalError("PATH_FORMAT_INVALID", what, where=self.spec.table, remedy=remedy) from error
+            raise FatalError("FIELD_VALUE", what, where=self.spec.table, remedy=remedy) from error
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         if file.kind == "load" or is_resynced(file.path):  # rows that jobs have read from the source

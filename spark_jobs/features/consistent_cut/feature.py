@@ -10,7 +10,6 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.batch.erasable import KEY_CODE
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.rules.erasure import WantedKey
@@ -25,7 +24,7 @@ class ConsistentCuts(Feature):
         """
         context, others = run.context(), list[str]()
         schema = context.stored_schema(run.ledger().state)
-        wanted = WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key, KEY_CODE)
+        wanted = WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key)
         for cut in cuts(run.runtime.storage, run.job.roots.lake):
             entry = cut.of(run.spec.table)
             if entry is None or not context.engine.tables.exists(path := join(run.job.roots.lake, entry.folder)):
