@@ -27,6 +27,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import airflow_gddl
+from airflow_gddl.contract.codes import CODE_MISSING, ENVIRONMENT_FAILED, OPTION_INVALID
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.python_command import module_command
 
@@ -90,7 +91,7 @@ def code_files() -> dict[str, Path]:
     job = importlib.util.find_spec("spark_jobs")
     if job is None or job.origin is None or not ours.joinpath("__init__.py").is_file():
         remedy = "install the whole wheel of airflow-gddl, unpacked, where jobs are started"
-        raise FatalError("CODE_MISSING", "the job's code lies in no folder of this Python", remedy=remedy)
+        raise FatalError(CODE_MISSING, "the job's code lies in no folder of this Python", remedy=remedy)
     shared = {f"airflow_gddl/{name}": ours / name for name in SHARED}
     for name, folder in {**shared, "spark_jobs": Path(job.origin).parent}.items():
         files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*.py"))}
@@ -193,7 +194,7 @@ class Target:
         match = _PYTHON.fullmatch(self.python)
         if match is None:
             remedy = "write it with its version, e.g. /usr/bin/python3.11"
-            raise MetadataError("OPTION_INVALID", f"{self.python!r} is not the path of a Python", remedy=remedy)
+            raise MetadataError(OPTION_INVALID, f"{self.python!r} is not the path of a Python", remedy=remedy)
         return match[1]
 
 
@@ -265,7 +266,7 @@ def fetch_wheels(folder: Path, wanted: Sequence[str], present: Sequence[str], ta
     """
     if target.version != f"{sys.version_info.major}.{sys.version_info.minor}":
         remedy = f"run the command with Python {target.version}"
-        raise MetadataError("OPTION_INVALID", f"this is not Python {target.version}, which they are for", remedy=remedy)
+        raise MetadataError(OPTION_INVALID, f"this is not Python {target.version}, which they are for", remedy=remedy)
     known = _resolved(present)
     names = [f"{name}=={version}" for name, version in _resolved(wanted).items() if name not in known]
     _pip(["download", "--no-deps", "--dest", str(folder), *_for(target), *names])
@@ -301,7 +302,7 @@ def _pip(arguments: Sequence[str], **variables: str) -> None:
         remedy = "configure a package index for pip (PIP_INDEX_URL, PIP_FIND_LINKS)"
         if "No module named pip" in said:
             remedy = "install pip into this Python (uv pip install pip)"
-        raise FatalError("ENVIRONMENT_FAILED", f"pip failed: {said.strip()}", remedy=remedy)
+        raise FatalError(ENVIRONMENT_FAILED, f"pip failed: {said.strip()}", remedy=remedy)
 
 
 ENTRY = '"""Entry point for spark-submit; code and libraries are passed separately."""\n\n'
@@ -414,7 +415,7 @@ def _read(place: str) -> bytes:
             return data
     except OSError as error:
         remedy = "name a file or an https:// URL that can be read here: `--constraints`"
-        raise FatalError("ENVIRONMENT_FAILED", f"no constraints: {error}", where=place, remedy=remedy) from error
+        raise FatalError(ENVIRONMENT_FAILED, f"no constraints: {error}", where=place, remedy=remedy) from error
 
 
 def _spark(bundle: Bundle, wheel: Path) -> list[Path]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
+from airflow_gddl.contract.codes import FILE_STREAM_FAILED
 from airflow_gddl.contract.durations import seconds, wait_seconds
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.file_names import LISTED_IN_PART, is_listing_due, moment
@@ -632,7 +633,7 @@ def drain(
             raise errors[0] from None
         what = f"Spark's stream of {source.format} fails: {_first_line(error)}"
         remedy = "files are found by listing until then; see the job's log, or remove the folder, which is safe"
-        raise RetriableError("FILE_STREAM_FAILED", what, where=checkpoint, remedy=remedy) from error
+        raise RetriableError(FILE_STREAM_FAILED, what, where=checkpoint, remedy=remedy) from error
 
 
 def _first_line(error: Exception) -> str:
@@ -678,7 +679,7 @@ def _below(landing: str, path: str) -> str:
     bare, root = _without_scheme(path), _without_scheme(landing.rstrip("/"))
     if not bare.startswith(f"{root}/"):
         what = f"the stream reported {path}, which is not below {landing}"
-        raise RetriableError("FILE_STREAM_FAILED", what, remedy="report it; files are found by listing until then")
+        raise RetriableError(FILE_STREAM_FAILED, what, remedy="report it; files are found by listing until then")
     return landing.rstrip("/") + bare[len(root) :]
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import Run
+from airflow_gddl.contract.codes import CONTRACT_VERSION, SPEC_INVALID
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import places_of
@@ -141,23 +142,23 @@ def read_spec(text: str) -> JobSpec:
     """A JobSpec from JSON, or from a file or object (`s3://`) that holds it.
 
     Raises:
-        FatalError: `SPEC_INVALID`, `SPEC_INVALID`, `CONTRACT_VERSION`.
+        FatalError: `SPEC_INVALID`, `CONTRACT_VERSION`.
     """
     if not text.lstrip().startswith("{"):
         try:
             text = (Storage().read(text) if "://" in text else Path(text).read_bytes()).decode()
         except (OSError, ValueError) as error:
             raise FatalError(
-                "SPEC_INVALID", f"the JobSpec can't be read: {error}", remedy="give JSON, a file or an s3:// URL"
+                SPEC_INVALID, f"the JobSpec can't be read: {error}", remedy="give JSON, a file or an s3:// URL"
             ) from error
     try:
         data = json.loads(text)
     except json.JSONDecodeError as error:
-        raise FatalError("SPEC_INVALID", f"not JSON: {error}", remedy="build the spec from the metadata") from error
+        raise FatalError(SPEC_INVALID, f"not JSON: {error}", remedy="build the spec from the metadata") from error
     version = data.get("contract_version", JobSpec.contract_version) if isinstance(data, dict) else None
     if version != JobSpec.contract_version:
         raise FatalError(
-            "CONTRACT_VERSION",
+            CONTRACT_VERSION,
             f"the spec has contract version {version}, this job {JobSpec.contract_version}",
             remedy="install the same airflow-gddl on both sides",
         )

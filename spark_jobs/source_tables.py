@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract import connections
+from airflow_gddl.contract.codes import SOURCE_TABLE_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import needed_by
 
@@ -157,7 +158,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
                 yield SourceTable(connection, made, is_unencoded=_is_unencoded(sa, connection))
     except sa.exc.NoSuchTableError as error:
         raise FatalError(
-            "SOURCE_TABLE_MISSING", f"the source has no table {schema}.{name}", remedy="check connection and rights"
+            SOURCE_TABLE_MISSING, f"the source has no table {schema}.{name}", remedy="check connection and rights"
         ) from error
     except sa.exc.DBAPIError as error:
         raise connections.unreachable(url, error) from error

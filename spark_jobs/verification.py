@@ -16,6 +16,7 @@ from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.codes import OPTION_INVALID, SOURCE_FILTERED, SOURCE_KEYS_NOT_COMPARABLE
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
@@ -187,7 +188,7 @@ def _require_all_rows(spec: TableSpec) -> None:
     if spec.where is not None:
         what = f"the table holds the rows where {spec.where}, and the source has others, too"
         remedy = "leave verify_connection out for this table; `gddl verify` compares it with its changes"
-        raise FatalError("SOURCE_FILTERED", what, where=spec.table, remedy=remedy)
+        raise FatalError(SOURCE_FILTERED, what, where=spec.table, remedy=remedy)
 
 
 ABSENT = "not in the source"
@@ -230,7 +231,7 @@ class Columns:
         left_out |= {name: "not in the lake" for name, _ in types.values()}
         if unfit := [f"{key}: {left_out[key]}" for key in table_schema.keys if key not in chosen]:
             raise FatalError(
-                "SOURCE_KEYS_NOT_COMPARABLE",
+                SOURCE_KEYS_NOT_COMPARABLE,
                 f"rows can't be matched by their key ({'; '.join(unfit)})",
                 where=spec.table,
                 remedy="leave verify_connection out for this table",
@@ -395,7 +396,7 @@ def grid_of(options: Verify, until: datetime) -> Grid:
     """
     if (options.since_seconds or 0) > _MOST_WINDOWS * STEPS[options.window].total_seconds():
         what = f"more than {_MOST_WINDOWS:,} windows of a {options.window}"
-        raise FatalError("OPTION_INVALID", what, remedy="name a shorter time, longer windows, or compare whole tables")
+        raise FatalError(OPTION_INVALID, what, remedy="name a shorter time, longer windows, or compare whole tables")
     since = until - timedelta(seconds=options.since_seconds or 0)
     return Grid.of(since, until, STEPS[options.window])
 

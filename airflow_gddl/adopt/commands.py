@@ -14,6 +14,7 @@ from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.actions import Action, Adopt, AdoptRelease
+from airflow_gddl.contract.codes import ADOPT_REFUSED
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
@@ -43,11 +44,9 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     """Take over a Delta table that another job has kept from the same files, in place; its data files stay."""
     if bool(files_until) == release:
         what = "nothing says which files are in the table already" if not release else "a release takes no files"
-        raise MetadataError("ADOPT_REFUSED", what, remedy="write one of --files-until and --release")
+        raise MetadataError(ADOPT_REFUSED, what, remedy="write one of --files-until and --release")
     if release and source_connection:
-        raise MetadataError(
-            "ADOPT_REFUSED", "only an adoption proves something", remedy="leave --source-connection out"
-        )
+        raise MetadataError(ADOPT_REFUSED, "only an adoption proves something", remedy="leave --source-connection out")
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     if release and not dry_run:

@@ -16,6 +16,7 @@ from airflow_gddl.cli.job import Request, run_tables
 from airflow_gddl.cli.screen import Cell, count, counted, number_columns
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
+from airflow_gddl.contract.codes import CUT_MISSING, OPTION_INVALID
 from airflow_gddl.contract.consistent_cut import (
     LATEST,
     Cut,
@@ -74,7 +75,7 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
         given = [name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
         if given:
             what = f"--{given[0]} before {ctx.invoked_subcommand} would have no effect"
-            raise MetadataError("OPTION_INVALID", what, remedy="write it behind the subcommand")
+            raise MetadataError(OPTION_INVALID, what, remedy="write it behind the subcommand")
         return
     cli = context.of(ctx)
     require_name(prefix)
@@ -188,7 +189,7 @@ class _Making:
             named = (name for one in self.loaded.tables if one.enabled for name in (one.source, *one.shards))
             known = ", ".join(sorted(set(named)))
             what = f"no enabled table has the source {source!r}" if source else "no source is named"
-            raise MetadataError("OPTION_INVALID", what, remedy=f"write --source NAME; there are: {known}")
+            raise MetadataError(OPTION_INVALID, what, remedy=f"write --source NAME; there are: {known}")
         wanted = list(names) or [one.table for one in enabled]
         specs, bad = metadata_folder.choose(self.cli, self.loaded, wanted, self.metadata)
         if bad or (not names and self.loaded.problems):
@@ -196,12 +197,12 @@ class _Making:
             raise typer.Exit(context.BAD_METADATA)
         if others := [one.table for one in specs if not _is_of(one, source)]:
             what = f"{', '.join(others)} have another source than {source}"
-            raise MetadataError("OPTION_INVALID", what, remedy="name tables of one source")
+            raise MetadataError(OPTION_INVALID, what, remedy="name tables of one source")
         return specs
 
     def _taken(self) -> FatalError:
         remedy = f"take another --prefix, or `gddl as-of drop {self.name}`"
-        return FatalError("OPTION_INVALID", f"there is a cut {self.name}", remedy=remedy)
+        return FatalError(OPTION_INVALID, f"there is a cut {self.name}", remedy=remedy)
 
     def _run(self, specs: Sequence[TableSpec], action: ConsistentCut) -> tuple[JobResult, ...]:
         """Results of a job for these tables, in their order.
@@ -248,7 +249,7 @@ class _Making:
         """
         if known.begun_at != begun.begun_at:
             what = f"the cut {begun.name} was dropped while it was made, and another of its name is made now"
-            raise FatalError("CUT_MISSING", what, remedy="take another --prefix")
+            raise FatalError(CUT_MISSING, what, remedy="take another --prefix")
         return replace(known, tables=tuple(made), made_at=self.cli.now().isoformat())
 
     def _discard(self, cut: Cut) -> None:
@@ -256,7 +257,7 @@ class _Making:
         try:
             known = read_cut(self.store, self.lake, cut.name)
         except FatalError as error:
-            if error.code == "CUT_MISSING":
+            if error.code == CUT_MISSING:
                 _remove(self.store, self.lake, cut)
             return
         if known.begun_at == cut.begun_at:

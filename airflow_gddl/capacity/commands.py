@@ -16,6 +16,7 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, Screen, count, counted, number_columns
 from airflow_gddl.contract.basics import AirflowView
+from airflow_gddl.contract.codes import NO_TABLES, REVISION_UNREADABLE
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.runtime.state.lake_state import StateReader
@@ -130,7 +131,7 @@ def _metadata_of(loaded: LoadedMetadata) -> Metadata:
 
 def _require_tables(made: Metadata) -> None:
     if not made.pipelines:
-        raise MetadataError("NO_TABLES", "no enabled table in the metadata", remedy="add a metadata row to tables/")
+        raise MetadataError(NO_TABLES, "no enabled table in the metadata", remedy="add a metadata row to tables/")
 
 
 def _revision(cli: CliContext, folder: str, revision: str) -> LoadedMetadata:
@@ -147,7 +148,7 @@ def _revision(cli: CliContext, folder: str, revision: str) -> LoadedMetadata:
         return load_folder(before, cli.environ)
     except MetadataError as error:
         what, remedy = f"the settings of {revision!r}: {error.what}", "compare with a revision whose settings are valid"
-        raise FatalError("REVISION_UNREADABLE", what, remedy=remedy) from error
+        raise FatalError(REVISION_UNREADABLE, what, remedy=remedy) from error
 
 
 def _records(cli: CliContext, loaded: LoadedMetadata) -> Mapping[str, TableRecord]:

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import AirflowView
+from airflow_gddl.contract.codes import DAG_FILE_LARGE, FRESHNESS_TOO_SHORT
 from airflow_gddl.contract.spec import TableSpec, TierSpec, TierTasks
 from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import NOWHERE, Arrangement, Placed, arrange
@@ -197,7 +198,7 @@ def _views(pipelines: Iterable[Pipeline]) -> dict[AirflowView, int]:
 def _dag_files(dags: int) -> Iterator[Advice]:
     if dags > DAGS_OF_A_FILE:
         yield Advice(
-            code="DAG_FILE_LARGE",
+            code=DAG_FILE_LARGE,
             message=f"{dags:,} DAGs: one DAG file with more than {DAGS_OF_A_FILE:,} may take longer to parse than "
             "Airflow allows, and all its DAGs disappear then",
             change=f"{math.ceil(dags / DAGS_OF_A_FILE)} DAG files, by select and exclude of build_dags; nothing where "
@@ -216,7 +217,7 @@ def _freshness(metadata: Metadata, day: date) -> Iterator[Advice]:
                 broken.setdefault(str(row.schedule), []).append(row.table)
     for schedule, tables in sorted(broken.items()):
         yield Advice(
-            code="FRESHNESS_TOO_SHORT",
+            code=FRESHNESS_TOO_SHORT,
             message=f"`freshness` of rows with schedule {schedule} is not longer than the time between two runs:"
             " they will be late in between",
             change="freshness: longer, or schedule: more often",

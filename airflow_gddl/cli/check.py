@@ -30,6 +30,16 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, counted
 from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.contract import packages
+from airflow_gddl.contract.codes import (
+    AIRFLOW_TOO_OLD,
+    CATALOG_DENIED,
+    CATALOG_UNREACHABLE,
+    COMMAND_MISSING,
+    OPTION_INVALID,
+    ROOT_UNUSABLE,
+    SOURCE_REFUSED,
+    SOURCE_UNREACHABLE,
+)
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, RetriableError, documented
@@ -136,7 +146,7 @@ def _require_folder(root: str, field: str) -> None:
 
 
 def _unusable(what: str, remedy: str) -> FatalError:
-    return FatalError("ROOT_UNUSABLE", what, remedy=remedy)
+    return FatalError(ROOT_UNUSABLE, what, remedy=remedy)
 
 
 def probe_catalog(spec: CatalogSpec, database: str, environ: Mapping[str, str]) -> str:
@@ -170,11 +180,11 @@ def _probe_unity(spec: CatalogSpec, _database: str, environ: Mapping[str, str]) 
 def _refusal(status: int, server: str, name: str) -> GddlError:
     what = f"Unity Catalog at {server} answers {status} for the catalog {name!r}"
     code = code_of_status(status)
-    if code == "CATALOG_UNREACHABLE":
+    if code == CATALOG_UNREACHABLE:
         return _unreachable(what, "try again later, or see the server's log")
     denied = f"grant USE CATALOG to the token's user, or correct the token; see {documented('catalogs.md')}"
     refused = "create the catalog, or correct `url` and `catalog_name`"
-    return FatalError(code, what, remedy=denied if code == "CATALOG_DENIED" else refused)
+    return FatalError(code, what, remedy=denied if code == CATALOG_DENIED else refused)
 
 
 def _aws_keys(environ: Mapping[str, str]) -> dict[str, str | None]:
@@ -200,9 +210,9 @@ def _probe_glue(spec: CatalogSpec, database: str, environ: Mapping[str, str]) ->
         if answer == "EntityNotFoundException":
             return f"Glue answers; it has no database {database} yet"
         code, remedy = code_of_glue(answer, what), "check credentials, region and endpoint"
-        if code == "CATALOG_UNREACHABLE":
+        if code == CATALOG_UNREACHABLE:
             raise _unreachable(what, remedy) from error
-        remedy = "grant glue:GetDatabase" if code == "CATALOG_DENIED" else remedy
+        remedy = "grant glue:GetDatabase" if code == CATALOG_DENIED else remedy
         raise FatalError(code, what, remedy=remedy) from error
     except (BotoCoreError, ValueError) as error:
         raise _unreachable(f"Glue: {error}"[:400], "check credentials, region and endpoint") from error
@@ -229,11 +239,11 @@ def _probe_iceberg_rest(spec: CatalogSpec, database: str, environ: Mapping[str, 
         raise
     except Exception as error:
         code, what = code_of_rest(error), f"{server}: {type(error).__name__}: {error}"[:400]
-        if code == "CATALOG_UNREACHABLE":
+        if code == CATALOG_UNREACHABLE:
             raise _silent(server, error, "uri") from error
         remedy = f"grant it to the connection's user, or correct its credentials; see {documented('catalogs.md')}"
         refused = "correct `uri` and `warehouse` of the catalog"
-        raise FatalError(code, what, remedy=remedy if code == "CATALOG_DENIED" else refused) from error
+        raise FatalError(code, what, remedy=remedy if code == CATALOG_DENIED else refused) from error
     return f"{server} answers, and takes commits; it has {'the' if has_namespace else 'no'} namespace {database}" + (
         "" if has_namespace else " yet"
     )
@@ -268,7 +278,7 @@ def _silent(server: str, error: Exception, field: str) -> GddlError:
 
 
 def _unreachable(what: str, remedy: str) -> GddlError:
-    return RetriableError("CATALOG_UNREACHABLE", what, remedy=remedy)
+    return RetriableError(CATALOG_UNREACHABLE, what, remedy=remedy)
 
 
 OLDEST_AIRFLOW = (3, 0, 6)
@@ -319,7 +329,7 @@ def check(
         raise typer.Exit(_on_platform(cli, metadata, minutes=minutes, file=report, as_json=json))
     for name, given in {"--minutes": minutes, "--report": report}.items():
         if given:
-            raise MetadataError("OPTION_INVALID", f"{name} without --platform", remedy="write both, or neither")
+            raise MetadataError(OPTION_INVALID, f"{name} without --platform", remedy="write both, or neither")
     failed = 0
     for checked in check_all(cli, metadata):
         failed += checked.status == "failed"
@@ -342,7 +352,7 @@ def _on_platform(cli: CliContext, metadata: str, **options: Any) -> int:
     """
     if find_spec(_PLATFORM) is None:
         what, remedy = "this installation lacks `gddl check --platform`", "install all of airflow-gddl"
-        raise FatalError("COMMAND_MISSING", what, where=_PLATFORM, remedy=remedy)
+        raise FatalError(COMMAND_MISSING, what, where=_PLATFORM, remedy=remedy)
     room = importlib.import_module(f"{_PLATFORM}.command")
     status: int = room.check_platform(cli, metadata, **options)
     return status
@@ -482,7 +492,7 @@ def probe_topics(specs: Sequence[TableSpec], environ: Mapping[str, str], seconds
         client = admin.AdminClient(settings, logger=quiet)
     except (faults, TypeError, ValueError):  # its text may hold a secret
         what, remedy = "Kafka's client refuses the settings of kafka_connection", "correct their names"
-        raise FatalError("SOURCE_REFUSED", what, where=where, remedy=remedy) from None
+        raise FatalError(SOURCE_REFUSED, what, where=where, remedy=remedy) from None
     try:
         there = client.list_topics(timeout=seconds).topics
     except faults as error:
@@ -490,7 +500,7 @@ def probe_topics(specs: Sequence[TableSpec], environ: Mapping[str, str], seconds
             f"the brokers can't be asked: {error.args[0].str()}",
             "check bootstrap_servers and kafka_connection",
         )
-        raise RetriableError("SOURCE_UNREACHABLE", what, where=where, remedy=remedy) from error
+        raise RetriableError(SOURCE_UNREACHABLE, what, where=where, remedy=remedy) from error
     missing = sorted({topic_of(spec) for spec in specs} - set(there))
     names = f"; none yet: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}" if missing else ""
     return f"{counted(len(specs) - len(missing), 'topic')} found{names}"
@@ -549,7 +559,7 @@ def _airflow() -> Checked:
 def _supported(airflow: str) -> str:
     if tuple(int(part) for part in re.findall(r"\d+", airflow)[:3]) < OLDEST_AIRFLOW:
         remedy = f"install Airflow {'.'.join(map(str, OLDEST_AIRFLOW))} or newer"
-        raise FatalError("AIRFLOW_TOO_OLD", f"Airflow {airflow} is not supported", remedy=remedy)
+        raise FatalError(AIRFLOW_TOO_OLD, f"Airflow {airflow} is not supported", remedy=remedy)
     return airflow
 
 

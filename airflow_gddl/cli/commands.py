@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from airflow_gddl import __version__
+from airflow_gddl.contract.codes import COMMAND_MISSING
 from airflow_gddl.contract.errors import DOCUMENTATION, FatalError, documented
 
 _EXTRA = re.compile(r"Got unexpected extra arguments?.*")
@@ -73,7 +74,7 @@ class Command:
             if not f"{module}.".startswith(f"{error.name}."):
                 raise
         what, remedy = f"this installation lacks the command `gddl {name}`", "install all of airflow-gddl"
-        raise FatalError("COMMAND_MISSING", what, where=module, remedy=remedy)
+        raise FatalError(COMMAND_MISSING, what, where=module, remedy=remedy)
 
     @property
     def is_there(self) -> bool:
@@ -121,6 +122,7 @@ COMMANDS: Mapping[str, Command] = {
         "airflow_gddl.cli.schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"
     ),
     "errors": Command("airflow_gddl.cli.repair:app", EVERYDAY, "gddl errors list", "tasks/what-a-code-means.md"),
+    "codes": Command("airflow_gddl.cli.codes:codes", REPAIR, "gddl codes TABLE_BUSY", "codes.md"),
     "rebuild": Command(
         "airflow_gddl.cli.repair:rebuild",
         EVERYDAY,

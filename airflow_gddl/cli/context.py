@@ -13,8 +13,9 @@ import typer
 
 from airflow_gddl.cli import airflow_home
 from airflow_gddl.cli.screen import Screen
+from airflow_gddl.contract.codes import SETUP
 from airflow_gddl.contract.connections import LENT, is_lent
-from airflow_gddl.contract.errors import SETUP, FatalError, GddlError, RetriableError
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.runners.interface import JobOutcome
 
 OK = 0

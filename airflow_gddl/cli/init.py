@@ -21,6 +21,7 @@ from airflow_gddl.cli import airflow_home, context, metadata, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
+from airflow_gddl.contract.codes import FOLDER_TAKEN
 from airflow_gddl.contract.errors import MetadataError
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class DemoFolder:
         mark = self.root / _MARK
         if self.root.exists() and not mark.exists() and any(self.root.iterdir()):
             remedy = "choose another folder with --dir, or empty this one"
-            raise MetadataError("FOLDER_TAKEN", "the folder contains other files", where=str(self.root), remedy=remedy)
+            raise MetadataError(FOLDER_TAKEN, "the folder contains other files", where=str(self.root), remedy=remedy)
         for old in (self.metadata, self.dags, self.airflow, self.landing, self.lake):
             shutil.rmtree(old, ignore_errors=True)
         self.root.mkdir(parents=True, exist_ok=True)
@@ -271,7 +272,7 @@ def write_project(folder: Path, files: Mapping[str, str]) -> dict[str, bool]:
     there += ["metadata"] if (folder / "metadata").exists() and any((folder / "metadata").iterdir()) else []
     if there:
         remedy = "name another folder, e.g. `gddl init my-project`, or continue with this one: `gddl check`"
-        raise MetadataError("FOLDER_TAKEN", f"{folder / there[0]} already exists; nothing was written", remedy=remedy)
+        raise MetadataError(FOLDER_TAKEN, f"{folder / there[0]} already exists; nothing was written", remedy=remedy)
     return {name: _write_new(folder / name, text) for name, text in files.items()}
 
 

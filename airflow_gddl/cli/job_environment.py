@@ -8,6 +8,7 @@ from pathlib import Path
 
 from airflow_gddl.bundle import build_wheel
 from airflow_gddl.cli.screen import Screen
+from airflow_gddl.contract.codes import ENVIRONMENT_FAILED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.python_command import module_command
 
@@ -44,4 +45,4 @@ def run_command(*command: str) -> None:
     if done.returncode:
         said = " / ".join((done.stderr or done.stdout).strip().splitlines()[-3:])[:500]
         remedy = "correct what the message says (a package index: PIP_INDEX_URL), remove the folder, and run it again"
-        raise FatalError("ENVIRONMENT_FAILED", f"`{' '.join(command[:4])} …` failed: {said}", remedy=remedy)
+        raise FatalError(ENVIRONMENT_FAILED, f"`{' '.join(command[:4])} …` failed: {said}", remedy=remedy)

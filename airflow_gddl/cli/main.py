@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from airflow_gddl import __version__
+from airflow_gddl.contract.codes import PATH_UNUSABLE
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.packages import needed_by, of_import
 
@@ -75,7 +76,7 @@ def _known(error: Exception, command: str) -> GddlError | None:
 def _unusable(error: OSError) -> MetadataError:
     """A path of the command line that can't be read or written; the job and the stores have codes of their own."""
     remedy = "name another path, or correct its permissions"
-    return MetadataError("PATH_UNUSABLE", f"{error.filename}: {error.strerror}", remedy=remedy)
+    return MetadataError(PATH_UNUSABLE, f"{error.filename}: {error.strerror}", remedy=remedy)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.screen import Cell, Screen, counted
+from airflow_gddl.contract.codes import METADATA_MISSING, NO_TABLES
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.settings import misspelt
@@ -86,7 +87,7 @@ def require_folder(folder: str) -> None:
     """
     if "://" not in folder and not Path(folder).is_dir():
         remedy = "create one with `gddl init`, or set --metadata or GDDL_METADATA"
-        raise MetadataError("METADATA_MISSING", f"there is no folder {folder!r}", remedy=remedy)
+        raise MetadataError(METADATA_MISSING, f"there is no folder {folder!r}", remedy=remedy)
 
 
 def placed(cli: CliContext, loaded: LoadedMetadata) -> Placed:
@@ -114,7 +115,7 @@ def warn_of_variables(cli: CliContext) -> None:
 def none_enabled(path: str) -> MetadataError:
     """`NO_TABLES`: there is nothing to run."""
     what = "no enabled table in the metadata"
-    return MetadataError("NO_TABLES", what, where=path, remedy="add a metadata row")
+    return MetadataError(NO_TABLES, what, where=path, remedy="add a metadata row")
 
 
 def choose(

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from airflow_gddl.contract.codes import FIELD_VALUE, KEY_INVALID
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.row_checks import table_name_fault
@@ -76,7 +77,7 @@ def check_names(tables: Iterable[str]) -> None:
     """
     for table in sorted(tables):
         if fault := table_name_fault(table):
-            raise MetadataError("FIELD_VALUE", f"{table!r:.80}: {fault}", remedy="write schema.name")
+            raise MetadataError(FIELD_VALUE, f"{table!r:.80}: {fault}", remedy="write schema.name")
 
 
 def absolute(root: str) -> str:
@@ -129,7 +130,7 @@ def _lines(file: str) -> list[str]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         what = f"the file of the key can't be read: {reason}"
-        raise MetadataError("KEY_INVALID", what, remedy="name a text file in UTF-8, or @-") from error
+        raise MetadataError(KEY_INVALID, what, remedy="name a text file in UTF-8, or @-") from error
     return [line for line in text.removeprefix("\ufeff").split("\n") if line.strip()]
 
 
@@ -139,7 +140,7 @@ def _key_of(parts: list[str]) -> dict[str, str]:
         name, equals, value = part.partition("=")
         if not equals or not name or name in key:
             what = f"the key's part number {len(key) + 1} is not COLUMN=VALUE, or names its column again"
-            raise MetadataError("KEY_INVALID", what, remedy="write e.g. --key region=EU --key id=5")
+            raise MetadataError(KEY_INVALID, what, remedy="write e.g. --key region=EU --key id=5")
         key[name] = value
     return key
 
@@ -161,4 +162,4 @@ def require_whole_key(named: Mapping[str, str], _: object, tables: Iterable[Tabl
             shown = ", ".join(name or "a value alone" for name in named)
             what = f"the key of {spec.table} is {', '.join(spec.keys)}, not {shown}"
             remedy = f"name the whole key: {' '.join(f'--key {name}=…' for name in spec.keys)}"
-            raise FatalError("KEY_INVALID", what, remedy=remedy)
+            raise FatalError(KEY_INVALID, what, remedy=remedy)

@@ -31,6 +31,7 @@ from airflow_gddl.contract.actions import (
     Reload,
     ResyncRows,
 )
+from airflow_gddl.contract.codes import FILE_UNREADABLE, KEY_INVALID, OPTION_INVALID, RELOAD_UNCONFIRMED, SHARD_REMOVED
 from airflow_gddl.contract.documentation import of_quarantined
 from airflow_gddl.contract.durations import is_duration, moment_of, seconds
 from airflow_gddl.contract.errors import OF_FILES, FatalError, GddlError, MetadataError
@@ -61,7 +62,7 @@ The rows are those of --key, or those that the last `gddl verify` found differen
 to them."""
 _LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
 _READ = ("rows", "absent", "files")
-_UNCONFIRMED = "RELOAD_UNCONFIRMED"
+
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the batches without running them.")]
 
 
@@ -108,7 +109,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
 ) -> None:
     if not from_files:
         remedy = "write --from-files; to keep what the change table knows, use `gddl rebuild --table SCHEMA.NAME`"
-        raise MetadataError("OPTION_INVALID", "the command does not say from what it reloads", remedy=remedy)
+        raise MetadataError(OPTION_INVALID, "the command does not say from what it reloads", remedy=remedy)
     cli = context.of(ctx)
     action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
     job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
@@ -119,7 +120,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json), show_plans)
     request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
     done = perform(cli, request)
-    again = tuple(r.table for r in done.outcome.results if r.error is not None and r.error.code == _UNCONFIRMED)
+    again = tuple(r.table for r in done.outcome.results if r.error is not None and r.error.code == RELOAD_UNCONFIRMED)
     if again and _agreed(cli, done, again):
         request = replace(request, tables=again, options=replace(job_options, action=replace(action, confirmed=True)))
         kept = [result for result in done.outcome.results if result.table not in again]
@@ -146,7 +147,7 @@ def _landed(name: str, text: str | None) -> str:
         since = datetime.now(UTC) - timedelta(seconds=seconds(text)) if is_duration(text) else moment_of(text)
     except (ValueError, OverflowError) as error:
         remedy = "write e.g. 2026-01-31, 2026-01-31T12:00:00Z or 24h"
-        raise MetadataError("OPTION_INVALID", f"{name} {text!r} is not a moment", remedy=remedy) from error
+        raise MetadataError(OPTION_INVALID, f"{name} {text!r} is not a moment", remedy=remedy) from error
     return since.isoformat()
 
 
@@ -185,7 +186,7 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
     keys = read_keys(key or [])
     if bool(keys) == differences:
         what = "rows are chosen in two ways" if differences else "no rows are chosen"
-        raise MetadataError("KEY_INVALID", what, remedy="write --key or --differences")
+        raise MetadataError(KEY_INVALID, what, remedy="write --key or --differences")
     cli = context.of(ctx).lending(source_connection)
     action = ResyncRows(keys=keys, differences=differences, source_connection=source_connection)
     job_options = JobOptions(action=action, wait_seconds=wait)
@@ -305,7 +306,7 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     """
     cli = context.of(ctx)
     if not reason.strip():
-        raise MetadataError("OPTION_INVALID", "--reason is empty", remedy="say why nothing better is expected")
+        raise MetadataError(OPTION_INVALID, "--reason is empty", remedy="say why nothing better is expected")
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
         ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
@@ -359,7 +360,7 @@ def _require_codes(cli: CliContext, codes: Sequence[str], loaded: LoadedMetadata
         names = ", ".join(spec.table for spec in tables[:_NAMED]) + (" …" if len(tables) > _NAMED else "")
         what = f"{names}: 0 rows with code {' or '.join(missing)}; in quarantine: {known}"
         remedy = "name codes that are in quarantine, or leave out --code"
-        raise FatalError("OPTION_INVALID", what, remedy=remedy)
+        raise FatalError(OPTION_INVALID, what, remedy=remedy)
 
 
 def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequence[str]) -> None:
@@ -371,7 +372,7 @@ def show_replays(screen: Screen, results: Sequence[JobResult], *, codes: Sequenc
 
 def _failed_again(result: JobResult) -> int:
     """Rows and files that are in quarantine after a replay, as before."""
-    return result.quarantined + sum(warning.count for warning in result.warnings if warning.code == "FILE_UNREADABLE")
+    return result.quarantined + sum(warning.count for warning in result.warnings if warning.code == FILE_UNREADABLE)
 
 
 def _show_replay(screen: Screen, result: JobResult, codes: Sequence[str]) -> None:
@@ -382,7 +383,7 @@ def _show_replay(screen: Screen, result: JobResult, codes: Sequence[str]) -> Non
         return  # the warning names the files
     if not result.rows_read:
         with_codes = f" with code {' or '.join(codes)}" if codes else ""
-        removed = any(warning.code == "SHARD_REMOVED" for warning in result.warnings)
+        removed = any(warning.code == SHARD_REMOVED for warning in result.warnings)
         of_shards = " of its present sources" if removed else ""
         said = f"{result.table}: nothing{of_shards} in quarantine{with_codes}"
         screen.say(said, "yellow" if codes or removed else "green")

@@ -18,6 +18,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.actions import Action, CatalogDiff, CatalogSync
+from airflow_gddl.contract.codes import REPLICA_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.published import published_columns
@@ -93,7 +94,7 @@ def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) 
     text = schema_json(path, environ)
     if text is None:
         what, remedy = f"{spec.table} has no replica yet", f"load it: `gddl run --table '{spec.table}'`"
-        raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
+        raise FatalError(REPLICA_MISSING, what, where=path, remedy=remedy)
     known = {field["name"]: field for field in json.loads(text)["fields"]}
     return [known[name] for name in published_columns(spec, list(known))]
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_gddl.contract.codes import SOURCE_DRIVER_MISSING
 from airflow_gddl.contract.connections import engine_of, lent_url_of, unreachable, url_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import ProbeSkippedError
@@ -58,7 +59,7 @@ class SourceDatabase:
             import sqlalchemy as sa  # noqa: PLC0415 - needed only for reading a database
         if int(sa.__version__.split(".")[0]) < 2:
             remedy = "run this command in an environment of its own: pip install 'airflow-gddl[source]' 'sqlalchemy>=2'"
-            raise FatalError("SOURCE_DRIVER_MISSING", f"SQLAlchemy {sa.__version__} is too old", remedy=remedy)
+            raise FatalError(SOURCE_DRIVER_MISSING, f"SQLAlchemy {sa.__version__} is too old", remedy=remedy)
         return sa
 
     @contextmanager

@@ -16,6 +16,7 @@ from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.codes import AGAINST_REFUSED, FIELD_VALUE
 from airflow_gddl.contract.connections import url_of
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.row_checks import CONNECTION_NAME
@@ -97,10 +98,10 @@ def _require_against_alone(tables: Sequence[str], *, others: bool) -> None:
     """
     if len(tables) != 1:
         what = f"--against compares one table, and {len(tables)} are named"
-        raise MetadataError("AGAINST_REFUSED", what, remedy="name it by --table")
+        raise MetadataError(AGAINST_REFUSED, what, remedy="name it by --table")
     if others:
         what = "--against compares with that table alone"
-        raise MetadataError("AGAINST_REFUSED", what, remedy="leave --source-connection and --since out")
+        raise MetadataError(AGAINST_REFUSED, what, remedy="leave --source-connection and --since out")
 
 
 def _duration(text: str) -> float:
@@ -109,7 +110,7 @@ def _duration(text: str) -> float:
         MetadataError: `FIELD_VALUE`.
     """
     if not durations.is_duration(text):
-        raise MetadataError("FIELD_VALUE", f"not a duration: {text!r}", remedy=durations.remedy(text))
+        raise MetadataError(FIELD_VALUE, f"not a duration: {text!r}", remedy=durations.remedy(text))
     return durations.seconds(text)
 
 
@@ -120,7 +121,7 @@ def require_name(connection: str) -> None:
     """
     if connection and not CONNECTION_NAME.fullmatch(connection):
         remedy = "put the URL into a variable, and pass its name, e.g. SHOP_DB"
-        raise MetadataError("FIELD_VALUE", "not the name of a connection", remedy=remedy)
+        raise MetadataError(FIELD_VALUE, "not the name of a connection", remedy=remedy)
 
 
 def require_connection(cli: CliContext, connection: str, loaded: LoadedMetadata, _tables: Sequence[TableSpec]) -> None:

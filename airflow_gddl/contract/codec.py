@@ -17,6 +17,7 @@ import typing
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from airflow_gddl.contract.codes import SPEC_INVALID
 from airflow_gddl.contract.errors import FatalError, GddlError
 
 T = TypeVar("T")
@@ -182,7 +183,7 @@ def _decoded(cls: type[T], data: Any, ignorable: frozenset[str]) -> T:
         return typing.cast("T", _decoder(typing.cast("Hashable", cls), ignorable)(data))
     except _UnknownFieldError as error:
         where = cls.__name__ + error.path
-        raise NewerDocumentError("SPEC_INVALID", error.what, where=where, remedy=error.remedy) from None
+        raise NewerDocumentError(SPEC_INVALID, error.what, where=where, remedy=error.remedy) from None
     except _MismatchError as error:
         raise _wrong(cls.__name__ + error.path, error.what, error.remedy) from None
 
@@ -397,4 +398,4 @@ def of_format(cls: type[T], data: bytes) -> T:
 
 
 def _wrong(path: str, what: str, remedy: str = "") -> FatalError:
-    return FatalError("SPEC_INVALID", what, where=path, remedy=remedy or "build the spec from the metadata")
+    return FatalError(SPEC_INVALID, what, where=path, remedy=remedy or "build the spec from the metadata")

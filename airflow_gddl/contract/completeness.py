@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-STOPPED_CODE, WINDOW_CODE = "SOURCE_STOPPED", "WINDOW_DIFFERENT"
 WINDOWS = "windows"
 """Key of `JobResult.details` of a verification by windows."""
 DELIVERY_SECONDS = 300.0

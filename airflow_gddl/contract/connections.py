@@ -10,6 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from airflow_gddl.contract.codes import (
+    MASK_KEY_MISSING,
+    SOURCE_CONNECTION_MISSING,
+    SOURCE_CONNECTION_REFUSED,
+    SOURCE_DRIVER_MISSING,
+    SOURCE_REFUSED,
+    SOURCE_ROWS_HIDDEN,
+    SOURCE_TEXT_INVALID,
+    SOURCE_UNREACHABLE,
+)
 from airflow_gddl.contract.errors import FatalError, RetriableError
 
 LENT_PREFIX = "GDDL_SOURCE_"
@@ -66,7 +76,7 @@ def url_of(sqlalchemy: Any, name: str, environ: Mapping[str, str]) -> Any:
     except (ValueError, TypeError, KeyError, sqlalchemy.exc.ArgumentError):
         pass  # reported below, without a cause that might show the content
     raise FatalError(
-        "SOURCE_CONNECTION_MISSING",
+        SOURCE_CONNECTION_MISSING,
         f"the connection {name!r} {problem}",
         remedy=f"set {name} to an SQLAlchemy URL{way}, or AIRFLOW_CONN_{name.upper()}",
     )
@@ -90,7 +100,7 @@ def require_lent(name: str, environ: Mapping[str, str]) -> None:
     """
     if not is_lent(name, environ):
         raise FatalError(
-            "SOURCE_CONNECTION_REFUSED",
+            SOURCE_CONNECTION_REFUSED,
             f"the connection {name!r} is not allowed for tables in this deployment",
             remedy=f"name it {LENT_PREFIX}{name.upper()}, or add {name} to {LENT} where jobs and Airflow run",
         )
@@ -135,7 +145,7 @@ def no_driver(url: Any, error: Exception | str) -> FatalError:
     remedy = f"pip install {package}" if package else "install the package that brings it to SQLAlchemy"
     if package and url.drivername not in _PACKAGES and "and write" not in package:
         remedy += f", and write {database}://"
-    return FatalError("SOURCE_DRIVER_MISSING", f"no driver for {url.drivername}: {error}", remedy=remedy)
+    return FatalError(SOURCE_DRIVER_MISSING, f"no driver for {url.drivername}: {error}", remedy=remedy)
 
 
 _HIDDEN = re.compile(r'affected by row-level security policy for table "(.{1,200}?)"')
@@ -155,7 +165,7 @@ def rows_hidden(table: str, user: str, where: str) -> FatalError:
     """`SOURCE_ROWS_HIDDEN`."""
     what = f"row-level security hides rows of {table} from {user}: what it reads is not the table"
     remedy = f"ALTER ROLE {user} BYPASSRLS; or a connection of a user whom no policy of the table concerns"
-    return FatalError("SOURCE_ROWS_HIDDEN", what, where=where, remedy=remedy)
+    return FatalError(SOURCE_ROWS_HIDDEN, what, where=where, remedy=remedy)
 
 
 def text_refused(said: str, where: str) -> FatalError | None:
@@ -165,7 +175,7 @@ def text_refused(said: str, where: str) -> FatalError | None:
     line = said[: found.start()].rpartition("\n")[2].rpartition(":")[2] + said[found.start() :].partition("\n")[0]
     what = f"a text of the source is not valid in UTF-8: {line.strip()}"
     remedy = "correct it in the source: SELECT convert_to(…, 'SQL_ASCII') shows its bytes"
-    return FatalError("SOURCE_TEXT_INVALID", what, where=where, remedy=remedy)
+    return FatalError(SOURCE_TEXT_INVALID, what, where=where, remedy=remedy)
 
 
 def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
@@ -186,9 +196,9 @@ def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
         return refused
     if _REFUSED.search(str(error.orig)):
         remedy = "correct user, password and database of the connection, or the user's rights"
-        return FatalError("SOURCE_REFUSED", f"the source refuses the connection: {first}", where=where, remedy=remedy)
+        return FatalError(SOURCE_REFUSED, f"the source refuses the connection: {first}", where=where, remedy=remedy)
     remedy = "check host and port of the connection, that the database runs, and the network; then try again"
-    return RetriableError("SOURCE_UNREACHABLE", f"the source can't be read: {first}", where=where, remedy=remedy)
+    return RetriableError(SOURCE_UNREACHABLE, f"the source can't be read: {first}", where=where, remedy=remedy)
 
 
 def _of_json(sqlalchemy: Any, fields: Mapping[str, Any]) -> Any:
@@ -231,7 +241,7 @@ def mask_key(environ: Mapping[str, str]) -> bytes:
     if len(key) < _SHORTEST:
         what = f"the key has fewer than {_SHORTEST} bytes" if key else what
         remedy = "set GDDL_MASK_KEY to a random text, e.g. of `openssl rand -hex 32`, where jobs run"
-        raise FatalError("MASK_KEY_MISSING", f"a column has mask: hmac, and {what}", remedy=remedy)
+        raise FatalError(MASK_KEY_MISSING, f"a column has mask: hmac, and {what}", remedy=remedy)
     return key
 
 

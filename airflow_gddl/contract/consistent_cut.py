@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import CUT_MISSING, CUT_REFUSED, LEDGER_DAMAGED, LEDGER_NEWER, OPTION_INVALID
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
 from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
@@ -26,7 +27,7 @@ from airflow_gddl.contract.table_spec import TableSpec
 CutKind = Literal["log", "time"]
 """How transactions are told apart: by the place of their commit in the source's log, or by their commit time."""
 LATEST = "latest"
-REFUSED_CODE = "CUT_REFUSED"
+
 _POSITION = re.compile(r"[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,62}")
 _MICROSECOND = timedelta(microseconds=1)
@@ -177,7 +178,7 @@ def require_name(name: str) -> None:
     """
     if not _NAME.fullmatch(name):
         remedy = "take lower-case letters, digits and _, e.g. closing_2026_01"
-        raise MetadataError("OPTION_INVALID", f"not a name of a cut: {name!r:.80}", remedy=remedy)
+        raise MetadataError(OPTION_INVALID, f"not a name of a cut: {name!r:.80}", remedy=remedy)
 
 
 def key_forms(spec: TableSpec) -> dict[str, str]:
@@ -227,7 +228,7 @@ def asked_moment(text: str) -> AskedMoment:
         is_moment = False
     if not is_moment:
         remedy = "write latest, a time with its zone as 2026-01-31T23:59:59Z, or a position of the log as 0/16B3740"
-        raise MetadataError("OPTION_INVALID", f"--at is not a moment: {text!r:.80}", remedy=remedy)
+        raise MetadataError(OPTION_INVALID, f"--at is not a moment: {text!r:.80}", remedy=remedy)
     return AskedMoment(text=text, time=time)
 
 
@@ -266,7 +267,7 @@ def chosen(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     if len(kinds) > 1:
         shown = "; ".join(f"{one.table}: {_order_of(one)}" for one in facts)
         what = f"no cut at {asked.text}: the tables order transactions by different things: {shown}"
-        raise FatalError(REFUSED_CODE, what, remedy="make a cut of the tables of each kind, by --table")
+        raise FatalError(CUT_REFUSED, what, remedy="make a cut of the tables of each kind, by --table")
     _require_complete(asked, facts, lambda one: bool(one.complete))
     moment = _by_kind[kinds[0][0]](asked, facts)
     _require_loaded(asked, moment, facts)
@@ -297,7 +298,7 @@ def _in_log(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     if known is None or asked.time > known:
         until = "no time" if known is None else known.isoformat()
         what = f"no cut at {asked.text}: what was committed by then is not known to have come; it is by {until}"
-        raise FatalError(REFUSED_CODE, what, remedy=_EARLIER)
+        raise FatalError(CUT_REFUSED, what, remedy=_EARLIER)
     return _latest_in_log(facts)
 
 
@@ -363,7 +364,7 @@ def _if_open(one: CutFacts, bound: str) -> str:
 def _by_time(asked: AskedMoment, facts: Sequence[CutFacts]) -> Moment:
     if asked.position is not None:
         what = f"no cut at {asked.text}: it is a position of a log, and changes of these tables have commit times alone"
-        raise FatalError(REFUSED_CODE, what, remedy="write a time, or latest")
+        raise FatalError(CUT_REFUSED, what, remedy="write a time, or latest")
     if asked.time is None:
         bound = min(one.complete for one in facts)
     else:
@@ -424,7 +425,7 @@ def _refuse(asked: AskedMoment, facts: Iterable[CutFacts], reason: Callable[[Cut
     """
     reasons = [f"{one.table}: {why}" for one in facts if (why := reason(one))]
     if reasons:
-        raise FatalError(REFUSED_CODE, f"no cut at {asked.text}: {'; '.join(reasons)}", remedy=remedy)
+        raise FatalError(CUT_REFUSED, f"no cut at {asked.text}: {'; '.join(reasons)}", remedy=remedy)
 
 
 class DocumentStore(Protocol):
@@ -458,7 +459,7 @@ def cuts(store: DocumentStore, lake: str) -> Iterator[Cut]:
             try:
                 yield read_cut(store, lake, name.removesuffix(".json"))
             except FatalError as error:
-                if error.code != "CUT_MISSING":
+                if error.code != CUT_MISSING:
                     raise
 
 
@@ -490,20 +491,20 @@ def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:
         data, tag = store.read_tagged(path)
     except FileNotFoundError:
         raise FatalError(
-            "CUT_MISSING", f"there is no cut {name}", remedy="name one that `gddl as-of list` shows"
+            CUT_MISSING, f"there is no cut {name}", remedy="name one that `gddl as-of list` shows"
         ) from None
     remedy = f"restore it from a version; or delete it with the folder {join(lake, CUTS, name)}, and make the cut again"
     try:
         cut = codec.from_json(Cut, data.decode())
     except codec.NewerDocumentError as error:
         what = f"a newer airflow-gddl wrote it: {error.what}"
-        raise FatalError("LEDGER_NEWER", what, where=path, remedy="install that version here, too") from error
+        raise FatalError(LEDGER_NEWER, what, where=path, remedy="install that version here, too") from error
     except (FatalError, ValueError) as error:
-        raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
+        raise FatalError(LEDGER_DAMAGED, f"unreadable: {error}", where=path, remedy=remedy) from error
     own = f"{CUTS}/{name}/"
     if cut.name != name or not all(_is_below(own, one.folder) for one in cut.tables):
         what = f"it names tables that are not below {own}, or another cut"
-        raise FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
+        raise FatalError(LEDGER_DAMAGED, what, where=path, remedy=remedy)
     return cut, tag
 
 

@@ -8,38 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-UNEXPECTED_CODE = "UNEXPECTED"
-"""Code of an error without a code of its own; a retry may help."""
-RETRIED = frozenset(
-    {
-        UNEXPECTED_CODE,
-        "CLUSTER_UNUSABLE",
-        "DELTA_MISSING",
-        "JOB_DIED",
-        "OUT_OF_MEMORY",
-        "S3A_MISSING",
-        "S3_CREDENTIALS_EXPIRED",
-        "S3_CREDENTIALS_MISSING",
-    }
-)
-"""Codes of fatal errors that a new job may not meet: it has new credentials, other machines, fewer tables."""
-SETUP = frozenset(
-    {
-        "ACTION_MISSING",
-        "CODE_MISSING",
-        "COMMAND_MISSING",
-        "DELTA_UNSUPPORTED",
-        "JAVA_MISSING",
-        "JOB_NOT_STARTED",
-        "PACKAGE_MISSING",
-        "RUNNER_BROKEN",
-        "SOURCE_MISSING",
-        "SPARK_HOME_INVALID",
-        "SPARK_UNSUPPORTED",
-    }
-)
-"""Codes of fatal errors of an installation: where no table failed otherwise, nothing could be started."""
-
+from airflow_gddl.contract.codes import STATE_CONTENDED, Code
 
 DOCUMENTATION = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
 
@@ -64,7 +33,7 @@ class GddlError(Exception):
         remedy: what the reader can do about it; empty only when nothing can be done.
     """
 
-    def __init__(self, code: str, what: str, *, where: str = "", remedy: str = "") -> None:
+    def __init__(self, code: Code, what: str, *, where: str = "", remedy: str = "") -> None:
         self.code = code
         self.what = what
         self.where = where
@@ -108,7 +77,7 @@ SWAP_TRIES = 50
 def contended(path: str) -> RetriableError:
     """`STATE_CONTENDED`, for an object that others changed at each of these tries."""
     what = f"other writers kept changing it, {SWAP_TRIES} times"
-    return RetriableError("STATE_CONTENDED", what, where=path, remedy="no data is lost; the next try writes it")
+    return RetriableError(STATE_CONTENDED, what, where=path, remedy="no data is lost; the next try writes it")
 
 
 class QuarantinableError(GddlError):
@@ -154,7 +123,7 @@ class SpecProblem:
         remedy: the way out.
     """
 
-    code: str
+    code: Code
     path: FieldPath
     value: object
     message: str
@@ -172,27 +141,3 @@ def field_name(path: FieldPath) -> str:
 
 OF_FILES = "FILE_"
 """How codes of whole files in quarantine begin."""
-QUARANTINE_REMEDIES = {
-    "APPEND_ONLY_CHANGE": "name the table's keys, then run `gddl rebuild --table T`; or dismiss the row",
-    "CAST_FAILED": "correct options.types (string makes the column text), or set type_change: rescue; then replay",
-    "COLUMNS_UNKNOWN": "correct columns_to_update or rename, then replay; or correct the source, then dismiss",
-    "EXPECTATION_FAILED": "change the expectation, then replay; or correct the source, then dismiss",
-    "FILE_EMPTY": "deliver the file again: it is read when it changes; if it can't be, dismiss it",
-    "FILE_KEY_MISSING": "correct keys or rename, then replay; or deliver the file again; if it can't be, dismiss it",
-    "FILE_TOO_LARGE": "raise max_inflated_bytes of the tier, then replay; or deliver smaller files",
-    "FILE_UNREADABLE": "correct the metadata row, then replay; or deliver the file again: it is read when it changes",
-    "FILTER_UNDECIDED": "have the source send whole rows, then dismiss these",
-    "KEY_NULL": "correct keys, run `gddl rebuild --table T`, then replay; or correct the source, then dismiss",
-    "OP_UNKNOWN": (
-        "if all rows have it, correct options.op_column or options.missing_op of the metadata row, then replay; if only"
-        " a few have it, dismiss them"
-    ),
-    "PARTITION_VALUE_REFUSED": "partition by another column, then replay; or correct the source, then dismiss",
-    "ROW_MALFORMED": "deliver the file again; if it can't be, dismiss the row",
-    "SEQUENCE_NULL": (
-        "correct sequence_by, run `gddl rebuild --table T`, then replay; or correct the source, then dismiss"
-    ),
-    "SEQUENCE_UNPARSABLE": "correct sequence_by or options.types, then replay; or correct the source, then dismiss",
-    "TEXT_NOT_UTF8": "list the column in exclude_columns or mask, then replay; or correct the source, then dismiss",
-}
-"""What to do about rows and files in quarantine, by their code; docs/codes.md says more."""

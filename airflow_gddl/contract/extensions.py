@@ -20,6 +20,14 @@ from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from airflow_gddl.contract.basics import STRICT
+from airflow_gddl.contract.codes import (
+    CATALOG_DENIED,
+    CATALOG_REFUSED,
+    CATALOG_UNREACHABLE,
+    DIALECT_BROKEN,
+    DIALECT_UNKNOWN,
+)
+from airflow_gddl.contract.codes.code import Code
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
 from airflow_gddl.contract.sources.capture import PLACEHOLDER, CaptureSpec
@@ -49,8 +57,8 @@ class ExtensionPoint(Generic[D]):
     group: str
     descriptor: type[D]
     built_in: Mapping[str, D]
-    unknown_code: str
-    broken_code: str
+    unknown_code: Code
+    broken_code: Code
     referenced: Mapping[str, str] = field(default_factory=dict)
 
     def names(self) -> tuple[str, ...]:
@@ -135,7 +143,6 @@ ICEBERG_KINDS: tuple[TableKind, ...] = ("replica", "history")
 TOKEN_PREFIX = "GDDL_CATALOG_"  # noqa: S105 - prefix of variable names
 """Prefix of variables that may hold a catalog's token: metadata may name no other secret of the process."""
 _FIELDS = re.compile(r"\{([^{}]*)\}")
-CatalogCode = Literal["CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED"]
 _GLUE_DENIED = ("AccessDenied", "UnauthorizedOperation", "LakeFormation", "GlueEncryption")
 _GLUE_DOWN = ("Throttl", "Internal", "ServiceUnavailable", "OperationTimeout", "RequestLimit", "TooManyRequests")
 _GLUE_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature", "InvalidClientTokenId")
@@ -263,19 +270,19 @@ def entry_name(catalog: CatalogSpec, spec: TableSpec, kind: TableKind = "replica
     return EntryName(database, table if kind == "replica" else f"{table}__{kind}")
 
 
-def code_of_status(status: int) -> CatalogCode:
+def code_of_status(status: int) -> Code:
     """Code of an HTTP status from 300 on that Unity Catalog answers."""
     if status in (401, 403):
-        return "CATALOG_DENIED"
-    return "CATALOG_UNREACHABLE" if status == 429 or status >= 500 else "CATALOG_REFUSED"
+        return CATALOG_DENIED
+    return CATALOG_UNREACHABLE if status == 429 or status >= 500 else CATALOG_REFUSED
 
 
-def code_of_glue(error: str, message: str) -> CatalogCode:
+def code_of_glue(error: str, message: str) -> Code:
     """Code of an error that Glue answers, by AWS's own code and message."""
     if error.startswith((*_GLUE_DOWN, *_GLUE_CREDENTIALS)):
-        return "CATALOG_UNREACHABLE"
+        return CATALOG_UNREACHABLE
     is_denied = error.startswith(_GLUE_DENIED) or "not authorized" in message.lower()
-    return "CATALOG_DENIED" if is_denied else "CATALOG_REFUSED"
+    return CATALOG_DENIED if is_denied else CATALOG_REFUSED
 
 
 def token_of(catalog: CatalogSpec, environ: Mapping[str, str]) -> str | None:
@@ -539,6 +546,6 @@ DIALECTS = ExtensionPoint(
             takes_source_rows=True,
         ),
     },
-    unknown_code="DIALECT_UNKNOWN",
-    broken_code="DIALECT_BROKEN",
+    unknown_code=DIALECT_UNKNOWN,
+    broken_code=DIALECT_BROKEN,
 )  # fmt: skip

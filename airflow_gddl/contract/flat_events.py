@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from airflow_gddl.contract.codes import FLAT_EVENT_INCOMPLETE
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.table_spec import TableSpec
@@ -197,7 +198,7 @@ class FlatForm:
 
     def _incomplete(self, what: str, remedy: str) -> FatalError:
         said = f"flat events (ExtractNewRecordState) lack what decides their changes: {what}"
-        return FatalError("FLAT_EVENT_INCOMPLETE", said, where=self.where, remedy=remedy)
+        return FatalError(FLAT_EVENT_INCOMPLETE, said, where=self.where, remedy=remedy)
 
 
 def is_field(name: str) -> bool:

@@ -9,8 +9,10 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.codes import CATALOG_CONNECTION_MISSING, CATALOG_DENIED, CATALOG_REFUSED, CATALOG_UNREACHABLE
+from airflow_gddl.contract.codes.code import Code
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.extensions import TOKEN_PREFIX, CatalogCode, CatalogSpec
+from airflow_gddl.contract.extensions import TOKEN_PREFIX, CatalogSpec
 
 _PASSED = ("scope", "audience", "resource", "oauth2-server-uri")
 _PASSED_BEGINNINGS = ("header.", "rest.")
@@ -48,7 +50,7 @@ def login_of(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         properties |= {"credential": f"{login}:{password}"} if login else {"token": password}
     if not properties:
         what = f"the connection {name!r} is not set where the job runs, or holds no credentials"
-        raise FatalError("CATALOG_CONNECTION_MISSING", what, remedy=f"set {variable}, or Airflow's connection {name}")
+        raise FatalError(CATALOG_CONNECTION_MISSING, what, remedy=f"set {variable}, or Airflow's connection {name}")
     return properties
 
 
@@ -98,9 +100,9 @@ def open_rest(spec: CatalogSpec, environ: Mapping[str, str], file_io: Callable[[
     return Opened("gddl", **login, **place)
 
 
-def code_of_rest(error: Exception) -> CatalogCode:
+def code_of_rest(error: Exception) -> Code:
     """Code of an error of pyiceberg, or of what it sends requests with."""
     names = {kind.__name__ for kind in type(error).__mro__}
     if names & set(_DENIED):
-        return "CATALOG_DENIED"
-    return "CATALOG_UNREACHABLE" if names & set(_DOWN) else "CATALOG_REFUSED"
+        return CATALOG_DENIED
+    return CATALOG_UNREACHABLE if names & set(_DOWN) else CATALOG_REFUSED

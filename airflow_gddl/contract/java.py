@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from airflow_gddl.contract.codes import JAVA_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 
@@ -36,7 +37,7 @@ def find_java(environ: Mapping[str, str]) -> Java:
     """The `java` that Spark will start: JAVA_HOME's when that is set, else the first on PATH.
 
     Raises:
-        FatalError: `JAVA_MISSING` or `JAVA_MISSING`.
+        FatalError: `JAVA_MISSING`.
     """
     java = java_program(environ)
     try:
@@ -44,15 +45,15 @@ def find_java(environ: Mapping[str, str]) -> Java:
             [str(java), "-version"], env=dict(environ), capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise FatalError("JAVA_MISSING", f"{java} does not start: {error}", remedy=JAVA_REMEDY) from error
+        raise FatalError(JAVA_MISSING, f"{java} does not start: {error}", remedy=JAVA_REMEDY) from error
     version = _VERSION.search(answer.stderr + answer.stdout)
     if answer.returncode or version is None:
         # macOS puts a stub `java` on PATH that only reports that no Java is installed.
         said = " ".join((answer.stderr or answer.stdout).split())[:200]
-        raise FatalError("JAVA_MISSING", f"{java} is not a working Java: {said}", remedy=JAVA_REMEDY)
+        raise FatalError(JAVA_MISSING, f"{java} is not a working Java: {said}", remedy=JAVA_REMEDY)
     if int(version[2]) < OLDEST:
         raise FatalError(
-            "JAVA_MISSING", f"{java} is Java {version[2]}; Spark needs {OLDEST} or newer", remedy=JAVA_REMEDY
+            JAVA_MISSING, f"{java} is Java {version[2]}; Spark needs {OLDEST} or newer", remedy=JAVA_REMEDY
         )
     return Java(java, version[1])
 
@@ -67,9 +68,9 @@ def java_program(environ: Mapping[str, str]) -> Path:
     if home:
         java = Path(home, "bin", "java")
         if not java.is_file():
-            raise FatalError("JAVA_MISSING", f"JAVA_HOME is {home!r}, which holds no bin/java", remedy=JAVA_REMEDY)
+            raise FatalError(JAVA_MISSING, f"JAVA_HOME is {home!r}, which holds no bin/java", remedy=JAVA_REMEDY)
         return java
     executable = shutil.which("java", path=environ.get("PATH", ""))
     if executable is None:
-        raise FatalError("JAVA_MISSING", "there is no `java` on PATH, and JAVA_HOME is not set", remedy=JAVA_REMEDY)
+        raise FatalError(JAVA_MISSING, "there is no `java` on PATH, and JAVA_HOME is not set", remedy=JAVA_REMEDY)
     return Path(executable)

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Protocol
 
+from airflow_gddl.contract.codes import TABLE_AMBIGUOUS
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.table_spec import MaskMethod, TableSpec
 
@@ -240,9 +241,7 @@ class TableNames:
         """
         targets = self.candidates(name)
         if len(targets) > 1:
-            raise MetadataError(
-                "TABLE_AMBIGUOUS", ambiguous(name, targets), where=name, remedy=ambiguous_remedy(targets)
-            )
+            raise MetadataError(TABLE_AMBIGUOUS, ambiguous(name, targets), where=name, remedy=ambiguous_remedy(targets))
         return next(iter(targets.values()), None)
 
     def near(self, name: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Iterator, Mapping
 
+from airflow_gddl.contract.codes import COLUMN_TYPE_UNSUPPORTED, FIELD_VALUE
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, unescaped
@@ -42,12 +43,12 @@ def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
     if (prefix := options.get("flat_prefix")) is not None and not prefix:
         what = "without a prefix, the fields of an event are not distinguished from columns of the table"
         remedy = "set add.fields.prefix in the transform, e.g. __, and name it here"
-        yield SpecProblem("FIELD_VALUE", ("options", "flat_prefix"), str(prefix), what, remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "flat_prefix"), str(prefix), what, remedy)
     yield from _flat_fields(options.get("flat_fields"))
     if (placeholder := options.get("unavailable")) is not None and not placeholder:
         what = "without a placeholder, an empty value is not distinguished from one that the source did not send"
         remedy = "name unavailable.value.placeholder of the connector, or leave it out for Debezium's own"
-        yield SpecProblem("FIELD_VALUE", ("options", "unavailable"), str(placeholder), what, remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "unavailable"), str(placeholder), what, remedy)
 
 
 def _flat_fields(fields: object) -> Iterator[SpecProblem]:
@@ -56,10 +57,10 @@ def _flat_fields(fields: object) -> Iterator[SpecProblem]:
         path = ("options", "flat_fields", str(name))
         if not is_field(str(name)):
             remedy = "name it as add.fields of the transform does, e.g. op or source.ts_ms"
-            yield SpecProblem("FIELD_VALUE", path, str(name), "no field of a change event", remedy)
+            yield SpecProblem(FIELD_VALUE, path, str(name), "no field of a change event", remedy)
         if not new or str(new) in known:
             what = "another field has this name" if new else "no name"
-            yield SpecProblem("FIELD_VALUE", path, str(new), what, "write the name behind the colon of add.fields")
+            yield SpecProblem(FIELD_VALUE, path, str(new), what, "write the name behind the colon of add.fields")
         known.add(str(new))
 
 
@@ -69,13 +70,13 @@ def _operation_among_columns(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.dialect == "dms" and spec.mode == "changes" and isinstance(columns, (list, tuple)) and operation in columns:
         fault = "the name of the column that holds operations, which comes before these columns and is not among them"
         remedy = "give the source's column another name here, or drop it if it is no column of the source"
-        yield SpecProblem("FIELD_VALUE", ("options", "csv_columns"), str(operation), fault, remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "csv_columns"), str(operation), fault, remedy)
 
 
 def _types(types: object) -> Iterator[SpecProblem]:
     for column, text in types.items() if isinstance(types, Mapping) else ():
         if isinstance(text, str) and (fault := type_fault(text)):
-            yield SpecProblem("COLUMN_TYPE_UNSUPPORTED", ("options", "types", column), text, fault, REMEDY)
+            yield SpecProblem(COLUMN_TYPE_UNSUPPORTED, ("options", "types", column), text, fault, REMEDY)
 
 
 def type_fault(text: str) -> str:
@@ -103,14 +104,14 @@ def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
         'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes, another control character '
         "its number in single ones, '\\x01'"
     )
-    yield SpecProblem("FIELD_VALUE", ("options", "csv_delimiter"), delimiter, fault, remedy)
+    yield SpecProblem(FIELD_VALUE, ("options", "csv_delimiter"), delimiter, fault, remedy)
 
 
 def _csv_columns(columns: object) -> Iterator[SpecProblem]:
     names = list(columns) if isinstance(columns, (list, tuple)) else []
     for name in sorted({str(name) for name in names if names.count(name) > 1}):
         remedy = "name each column once, in the order of the files"
-        yield SpecProblem("FIELD_VALUE", ("options", "csv_columns"), name, "named twice", remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "csv_columns"), name, "named twice", remedy)
 
 
 def _csv_added(added: object, columns: object) -> Iterator[SpecProblem]:
@@ -120,14 +121,14 @@ def _csv_added(added: object, columns: object) -> Iterator[SpecProblem]:
         if name not in columns or list(added).count(name) > 1:
             fault = "named twice" if name in columns else "not among csv_columns"
             remedy = "name columns of csv_columns that were added later, in the order in which they were"
-            yield SpecProblem("FIELD_VALUE", ("options", "csv_added"), str(name), fault, remedy)
+            yield SpecProblem(FIELD_VALUE, ("options", "csv_added"), str(name), fault, remedy)
 
 
 def _zone(name: object) -> Iterator[SpecProblem]:
     if isinstance(name, str) and name not in zoneinfo.available_timezones():
         remedy = "write DatePartitionTimezone of the endpoint, e.g. Europe/Berlin, or UTC"
         path = ("options", "date_partition_timezone")
-        yield SpecProblem("FIELD_VALUE", path, name, "no zone of the IANA database", remedy)
+        yield SpecProblem(FIELD_VALUE, path, name, "no zone of the IANA database", remedy)
 
 
 def _csv_row_delimiter(delimiter: object, of_fields: object) -> Iterator[SpecProblem]:
@@ -137,7 +138,7 @@ def _csv_row_delimiter(delimiter: object, of_fields: object) -> Iterator[SpecPro
     if not text or '"' in text or "\0" in text or text == of_fields:
         remedy = 'write CsvRowDelimiter of the endpoint; a line feed is "\\n" in double quotes'
         fault = "no text, one with a quotation mark or a NUL, or csv_delimiter"
-        yield SpecProblem("FIELD_VALUE", ("options", "csv_row_delimiter"), delimiter, fault, remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "csv_row_delimiter"), delimiter, fault, remedy)
 
 
 def _path_format(text: object) -> Iterator[SpecProblem]:
@@ -147,7 +148,7 @@ def _path_format(text: object) -> Iterator[SpecProblem]:
         PathFormat.parsed(text)
     except ValueError as error:
         remedy = "write folders as the sink's path.format does, e.g. 'year'=YYYY/'month'=MM/'day'=dd, or drop it"
-        yield SpecProblem("FIELD_VALUE", ("options", "path_format"), text, str(error), remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "path_format"), text, str(error), remedy)
 
 
 def _log_began(began: object) -> Iterator[SpecProblem]:
@@ -162,4 +163,4 @@ def _log_began(began: object) -> Iterator[SpecProblem]:
         fault = str(error)
     if fault:
         remedy = "write moments as 2026-01-31T12:00:00Z, the oldest first"
-        yield SpecProblem("FIELD_VALUE", ("options", "log_began"), str(began), fault, remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "log_began"), str(began), fault, remedy)

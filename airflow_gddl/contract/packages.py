@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
+from airflow_gddl.contract.codes import PACKAGE_MISSING
 from airflow_gddl.contract.errors import FatalError
 
 _OWN = ("airflow_gddl", "spark_jobs")
@@ -66,9 +67,6 @@ def installed_version(package: str) -> str | None:
         return None
 
 
-MISSING_CODE = "PACKAGE_MISSING"
-
-
 def package_missing(user: str, *modules: str, install: str = "", where: str = "") -> FatalError:
     """`PACKAGE_MISSING`, with the command that installs the packages.
 
@@ -85,7 +83,7 @@ def package_missing(user: str, *modules: str, install: str = "", where: str = ""
     several, one = ("packages", "are"), ("package", "is")
     noun, verb = several if len(packages) > 1 else one
     what = f"{user} needs the {noun} {', '.join(packages)}, which {verb} not installed"
-    return FatalError(MISSING_CODE, what, where=where or sys.executable, remedy=remedy)
+    return FatalError(PACKAGE_MISSING, what, where=where or sys.executable, remedy=remedy)
 
 
 def package_of(module: str) -> tuple[str, str]:
@@ -105,14 +103,14 @@ def of_import(error: ImportError, user: str, *, install: str = "", where: str = 
         return None
     if not module:  # a library's own check of what it needs
         what, remedy = f"{user} can't import what it needs: {error}", "install the package that this message names"
-        return FatalError("PACKAGE_MISSING", what, where=where or sys.executable, remedy=remedy)
+        return FatalError(PACKAGE_MISSING, what, where=where or sys.executable, remedy=remedy)
     missing = package_missing(user, module, install=install, where=where)
     if isinstance(error, ModuleNotFoundError):
         return missing
     # Another version than the one that is needed, or a library of the system is missing.
     remedy = missing.remedy.replace("pip install", "pip install --upgrade --upgrade-strategy eager")
     what = f"{user} can't import what it needs of the package {package_of(module)[0]}: {error}"
-    return FatalError("PACKAGE_MISSING", what, where=missing.where, remedy=remedy)
+    return FatalError(PACKAGE_MISSING, what, where=missing.where, remedy=remedy)
 
 
 @contextmanager

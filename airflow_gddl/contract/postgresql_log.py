@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_gddl.contract.codes import NOT_PUBLISHED, SOURCE_TABLE_MISSING, Code
 from airflow_gddl.contract.connections import rows_hidden
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept, landed_name, renamed
@@ -87,9 +88,6 @@ class ColumnType:
         return self.name in _AGREED and (self.decimal is None or self.decimal[1] >= 0)
 
 
-NOT_PUBLISHED_CODE = "NOT_PUBLISHED"
-
-
 @dataclass(frozen=True)
 class Finding:
     """What is missing.
@@ -104,7 +102,7 @@ class Finding:
 
     what: str
     statement: str
-    code: str = NOT_PUBLISHED_CODE
+    code: Code = NOT_PUBLISHED
     of_tables: frozenset[str] = frozenset()
     sql: tuple[str, ...] = ()
 
@@ -221,7 +219,7 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
     there = connection.execute(sa.text(_TABLE), parameters).mappings().first()
     if there is None:
         what, remedy = f"the source has no table {table}", "check connection and rights"
-        raise FatalError("SOURCE_TABLE_MISSING", what, where=table, remedy=remedy)
+        raise FatalError(SOURCE_TABLE_MISSING, what, where=table, remedy=remedy)
     columns = connection.execute(sa.text(_COLUMNS), {"relation": there["relation"]}).mappings().all()
     listed = connection.execute(sa.text(_PUBLISHED), parameters).mappings().first()
     names = [column["attname"] for column in columns]

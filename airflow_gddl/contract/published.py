@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from airflow_gddl.contract.codes import PUBLISHED_COLUMN_MISSING, PUBLISHED_INVALID
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS, CatalogSpec, is_among
 from airflow_gddl.contract.layout import STATE, join
@@ -35,13 +36,13 @@ def published_columns(spec: TableSpec, replica: Sequence[str]) -> tuple[str, ...
     if missing := [name for name in spec.published if name != EVERY and name.lower() not in spelled]:
         what = f"published names {', '.join(map(repr, missing))}, which the replica does not have"
         remedy = f"name columns of the replica: {', '.join(plain)}"
-        raise FatalError("PUBLISHED_COLUMN_MISSING", what, where=spec.table, remedy=remedy)
+        raise FatalError(PUBLISHED_COLUMN_MISSING, what, where=spec.table, remedy=remedy)
     named = lowered(spec.published)
     every = [name for name in plain if name.lower() not in named]
     published = [c for name in spec.published for c in (every if name == EVERY else [spelled[name.lower()]])]
     if not published:
         what = f"no column is left to publish: all {len(replica)} are technical"
-        raise FatalError("PUBLISHED_COLUMN_MISSING", what, where=spec.table, remedy="name columns in `published`")
+        raise FatalError(PUBLISHED_COLUMN_MISSING, what, where=spec.table, remedy="name columns in `published`")
     return tuple(published)
 
 
@@ -59,19 +60,19 @@ def published_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.published == (EVERY,):
         return
     if not spec.published:
-        yield SpecProblem("PUBLISHED_INVALID", ("published",), [], "it names no column", "name columns, or drop it")
+        yield SpecProblem(PUBLISHED_INVALID, ("published",), [], "it names no column", "name columns, or drop it")
     absent = lowered(spec.exclude_columns) - lowered(spec.keys)
     seen: set[str] = set()
     for i, column in enumerate(spec.published):
         name, path = column.lower(), ("published", i)
         if not column.strip():
-            yield SpecProblem("PUBLISHED_INVALID", path, column, "an empty column name", "name the column or drop it")
+            yield SpecProblem(PUBLISHED_INVALID, path, column, "an empty column name", "name the column or drop it")
         elif name in seen:
             message = "the same column twice (case does not count)"
-            yield SpecProblem("PUBLISHED_INVALID", path, column, message, "name each column once")
+            yield SpecProblem(PUBLISHED_INVALID, path, column, message, "name each column once")
         elif name in absent:
             message = "a column that exclude_columns removes"
-            yield SpecProblem("PUBLISHED_INVALID", path, column, message, "remove it from one of the two")
+            yield SpecProblem(PUBLISHED_INVALID, path, column, message, "remove it from one of the two")
         seen.add(name)
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 from typing import NoReturn
 
+from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.errors import MetadataError
 
 
@@ -40,7 +41,7 @@ def job_command(written: str) -> tuple[str, ...]:
     if isinstance(command, list) and command and all(isinstance(part, str) for part in command):
         return tuple(command)
     what, remedy = f"not a JSON list of texts: {written!r:.80}", 'write e.g. ["/opt/gddl-jobs/bin/gddl-job"]'
-    raise MetadataError("OPTION_INVALID", what, where="[gddl] job_command", remedy=remedy)
+    raise MetadataError(OPTION_INVALID, what, where="[gddl] job_command", remedy=remedy)
 
 
 def exit_process(status: int) -> NoReturn:

@@ -6,7 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
+from airflow_gddl.contract import codes
+from airflow_gddl.contract.codes import (
+    CATALOG_CONNECTION_MISSING,
+    CATALOG_DENIED,
+    CATALOG_NAME_INVALID,
+    CATALOG_NAME_TAKEN,
+    CATALOG_REFUSED,
+    CATALOG_TABLE_DROPPED,
+    CATALOG_UNKNOWN,
+    CATALOG_UNREACHABLE,
+    KEYS_SHARED,
+    RETRIED,
+)
+from airflow_gddl.contract.errors import FatalError, GddlError
 
 Status = Literal["succeeded", "failed", "skipped"]
 Mode = Literal["initial", "incremental", "refresh"]
@@ -17,11 +30,9 @@ CommitMethod = Literal["direct", "merge"]
 
 PROGRESS = "GDDL-PROGRESS "
 """Beginnings of lines of a job's standard error: a step as JSON, and the identifier of its Spark application."""
-STALE_CODE = "QUARANTINE_STALE"
-"""Warning: rows of the replica are older than changes of them in quarantine."""
-SHARED_CODE, INCOMPLETE_CODE = "KEYS_SHARED", "LOAD_INCOMPLETE"
-"""Warnings: rows of one key became one; files of a full load were dismissed, whose rows are missing."""
-DISMISSIBLE = (SHARED_CODE,)
+
+
+DISMISSIBLE = (KEYS_SHARED,)
 """Warnings that a person can dismiss as one dismisses rows in quarantine: no run shows whether they are right."""
 MAINTENANCE_COUNTS = (
     "files_removed",
@@ -142,14 +153,14 @@ class ResultColumn:
 
 CATALOG_PROBLEMS = frozenset(
     {
-        "CATALOG_UNKNOWN",
-        "CATALOG_CONNECTION_MISSING",
-        "CATALOG_UNREACHABLE",
-        "CATALOG_DENIED",
-        "CATALOG_REFUSED",
-        "CATALOG_NAME_INVALID",
-        "CATALOG_NAME_TAKEN",
-        "CATALOG_TABLE_DROPPED",
+        CATALOG_UNKNOWN,
+        CATALOG_CONNECTION_MISSING,
+        CATALOG_UNREACHABLE,
+        CATALOG_DENIED,
+        CATALOG_REFUSED,
+        CATALOG_NAME_INVALID,
+        CATALOG_NAME_TAKEN,
+        CATALOG_TABLE_DROPPED,
     }
 )
 """Codes of warnings: the data is correct, but the table's catalog entry is not."""
@@ -219,3 +230,8 @@ class JobResult:
     """Of the replica after the newest batch, in table order; empty where no batch was committed, and in records."""
     columns_left_out: int = 0
     """Columns of the replica that `columns` lacks, because a result holds a limited number."""
+
+
+def is_idle(result: JobResult) -> bool:
+    """Whether the run had no work, and no warning that needs a record, so that it leaves none."""
+    return result.status == "skipped" and not any(codes.of(warning.code).when_idle for warning in result.warnings)

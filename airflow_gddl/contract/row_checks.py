@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import given
+from airflow_gddl.contract.codes import FIELD_REFUSED, FIELD_VALUE
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, documented
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features, missing_features
@@ -42,7 +43,7 @@ def shard_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     for i, shard in enumerate(spec.shards):
         if shard.lower() in seen:
             message = "the same source twice (case does not count)"
-            yield SpecProblem("FIELD_VALUE", ("shards", i), shard, message, "name each source once")
+            yield SpecProblem(FIELD_VALUE, ("shards", i), shard, message, "name each source once")
         seen.add(shard.lower())
     yield from _refused_fields(spec)
     if not spec.shard_landings:  # the row as it is written
@@ -78,7 +79,7 @@ def _refused_columns(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _refused(path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
-    return SpecProblem("FIELD_REFUSED", path, value, message, remedy)
+    return SpecProblem(FIELD_REFUSED, path, value, message, remedy)
 
 
 MAX_CLUSTER_COLUMNS = 4
@@ -90,14 +91,14 @@ def check_clustering(spec: TableSpec) -> Iterator[SpecProblem]:
     """Columns of `cluster_by`."""
     if len(spec.cluster_by) > MAX_CLUSTER_COLUMNS:
         message = f"more columns than the {MAX_CLUSTER_COLUMNS} that Delta clusters by"
-        yield SpecProblem("FIELD_VALUE", ("cluster_by",), list(spec.cluster_by), message, "keep the most selective")
-    yield from _expressions("cluster_by", spec.cluster_by, "FIELD_VALUE")
+        yield SpecProblem(FIELD_VALUE, ("cluster_by",), list(spec.cluster_by), message, "keep the most selective")
+    yield from _expressions("cluster_by", spec.cluster_by)
     if len(lowered(spec.cluster_by)) < len(spec.cluster_by):
         message = "the same column twice"
-        yield SpecProblem("FIELD_VALUE", ("cluster_by",), list(spec.cluster_by), message, "name each column once")
+        yield SpecProblem(FIELD_VALUE, ("cluster_by",), list(spec.cluster_by), message, "name each column once")
 
 
-def _expressions(field: str, names: Iterable[str], code: str) -> Iterator[SpecProblem]:
+def _expressions(field: str, names: Iterable[str]) -> Iterator[SpecProblem]:
     """Refuse expressions in place of columns."""
     for i, name in enumerate(names):
         if match := _EXPRESSION.fullmatch(name):
@@ -107,7 +108,7 @@ def _expressions(field: str, names: Iterable[str], code: str) -> Iterator[SpecPr
             remedy = f"write cluster_by: [{column}]"
             if field == "partition_by":
                 remedy += ", or deliver a column of such values and name that"
-            yield SpecProblem(code, (field, i), name, message, remedy)
+            yield SpecProblem(FIELD_VALUE, (field, i), name, message, remedy)
 
 
 def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -116,25 +117,23 @@ def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
     path: FieldPath = ("partition_by",)
     if spec.partition_by and spec.cluster_by:
         message = "Delta clusters no table that has partitions"
-        yield SpecProblem("FIELD_VALUE", path, list(spec.partition_by), message, "keep one, usually cluster_by")
+        yield SpecProblem(FIELD_VALUE, path, list(spec.partition_by), message, "keep one, usually cluster_by")
     if len(lowered(spec.partition_by)) < len(spec.partition_by):
-        yield SpecProblem(
-            "FIELD_VALUE", path, list(spec.partition_by), "the same column twice", "name each column once"
-        )
-    yield from _expressions("partition_by", spec.partition_by, "FIELD_VALUE")
+        yield SpecProblem(FIELD_VALUE, path, list(spec.partition_by), "the same column twice", "name each column once")
+    yield from _expressions("partition_by", spec.partition_by)
     masked, control = lowered(spec.mask), lowered(spec.sequence_by)
     control |= lowered(name for name in (spec.columns_to_update, spec.force_update) if name is not None)
     included = lowered((*spec.columns, *spec.keys)) if spec.columns is not None else lowered(spec.partition_by)
     for i, column in enumerate(spec.partition_by):
         if column.lower() not in included:
             message = "a column that is missing in columns, so the replica can't be partitioned by it"
-            yield SpecProblem("FIELD_REFUSED", (*path, i), column, message, "add it to columns")
+            yield SpecProblem(FIELD_REFUSED, (*path, i), column, message, "add it to columns")
         if column.lower() in masked:
             message = "a masked column: folders' names would show its masked values, or all be one"
-            yield SpecProblem("FIELD_VALUE", (*path, i), column, message, "partition by another column")
+            yield SpecProblem(FIELD_VALUE, (*path, i), column, message, "partition by another column")
         if column.lower() in control:
             message = "a column with another value in each change: a partition for each of them"
-            yield SpecProblem("FIELD_VALUE", (*path, i), column, message, "partition by another column")
+            yield SpecProblem(FIELD_VALUE, (*path, i), column, message, "partition by another column")
 
 
 _PROPERTIES = frozenset(
@@ -179,10 +178,10 @@ _CONTROL_COLUMNS = ("columns_to_update", "force_update")
 def _source(spec: TableSpec) -> Iterator[SpecProblem]:
     if not SOURCE_NAME.fullmatch(spec.source):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. source: shop"
-        yield SpecProblem("FIELD_VALUE", ("source",), spec.source, "not valid as part of a DAG id", remedy)
+        yield SpecProblem(FIELD_VALUE, ("source",), spec.source, "not valid as part of a DAG id", remedy)
     if spec.region is not None and not SOURCE_NAME.fullmatch(spec.region):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. region: eu-west-1"
-        yield SpecProblem("FIELD_VALUE", ("region",), spec.region, "not a short name", remedy)
+        yield SpecProblem(FIELD_VALUE, ("region",), spec.region, "not a short name", remedy)
 
 
 _LONGEST_OWNER = 200
@@ -192,7 +191,7 @@ _LONGEST_OWNER = 200
 def _owner(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.owner is not None and len(spec.owner) > _LONGEST_OWNER:
         remedy = f"write a name of up to {_LONGEST_OWNER} characters; put other text into description"
-        yield SpecProblem("FIELD_VALUE", ("owner",), spec.owner, "too long for Airflow", remedy)
+        yield SpecProblem(FIELD_VALUE, ("owner",), spec.owner, "too long for Airflow", remedy)
 
 
 def _target(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -201,7 +200,7 @@ def _target(spec: TableSpec) -> Iterator[SpecProblem]:
         return
     fault = template_fault(spec.target) or table_name_fault(rendered(spec.target, "s", "a.b"))
     if fault:
-        yield SpecProblem("FIELD_VALUE", ("target",), spec.target, fault, TEMPLATE_REMEDY)
+        yield SpecProblem(FIELD_VALUE, ("target",), spec.target, fault, TEMPLATE_REMEDY)
 
 
 def _substitutions(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -211,7 +210,7 @@ def _substitutions(spec: TableSpec) -> Iterator[SpecProblem]:
             if "${" in text:
                 message = "holds ${, which other programs replace by variables"
                 remedy = "write the value itself; rows name connections, and never hold secrets"
-                yield SpecProblem("FIELD_VALUE", path, text, message, remedy)
+                yield SpecProblem(FIELD_VALUE, path, text, message, remedy)
 
 
 def _texts(value: object, path: FieldPath) -> Iterator[tuple[FieldPath, str]]:
@@ -236,14 +235,14 @@ _DIRECTION = re.compile(r"(.*\S)\s+(?:asc|desc)", re.IGNORECASE)
 def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
     for path, column in named_columns(spec):
         if not column.strip():
-            yield SpecProblem("FIELD_VALUE", path, column, "an empty column name", "name the column or drop the entry")
+            yield SpecProblem(FIELD_VALUE, path, column, "an empty column name", "name the column or drop the entry")
         elif column.lower() in RESERVED_COLUMNS:
             message = "a reserved column name of the replica"
             remedy = "rename the column in the source's view or leave it out of the metadata"
-            yield SpecProblem("FIELD_VALUE", path, column, message, remedy)
+            yield SpecProblem(FIELD_VALUE, path, column, message, remedy)
         elif path[0] == "sequence_by" and (named := _DIRECTION.fullmatch(column)):
             message = "a column with a direction: changes are always ordered from the lowest to the highest"
-            yield SpecProblem("FIELD_VALUE", path, column, message, f"write {named[1]}")
+            yield SpecProblem(FIELD_VALUE, path, column, message, f"write {named[1]}")
 
 
 def named_columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
@@ -262,14 +261,14 @@ def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
     waits: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in WAITS}
     for path, value in (values | {p: v for p, v in waits.items() if v != durations.NO_WAIT}).items():
         if isinstance(value, str) and not durations.is_duration(value):
-            yield SpecProblem("FIELD_VALUE", path, value, "not a duration", durations.remedy(value))
+            yield SpecProblem(FIELD_VALUE, path, value, "not a duration", durations.remedy(value))
 
 
 def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
     kept = spec.vacuum_retention
     if durations.is_duration(kept) and durations.seconds(kept) < LEAST_VACUUM_SECONDS:
         message = "shorter than a running query may take"
-        yield SpecProblem("FIELD_VALUE", ("vacuum_retention",), kept, message, "write 1d or more")
+        yield SpecProblem(FIELD_VALUE, ("vacuum_retention",), kept, message, "write 1d or more")
 
 
 def _landing_retention(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -278,14 +277,14 @@ def _landing_retention(spec: TableSpec) -> Iterator[SpecProblem]:
         return
     path = ("landing_retention",)
     if not durations.is_duration(kept.after):
-        yield SpecProblem("FIELD_VALUE", (*path, "after"), kept.after, "not a duration", durations.remedy(kept.after))
+        yield SpecProblem(FIELD_VALUE, (*path, "after"), kept.after, "not a duration", durations.remedy(kept.after))
     elif durations.seconds(kept.after) < LEAST_VACUUM_SECONDS:
         message = "a repair may need files of the last day"
-        yield SpecProblem("FIELD_VALUE", (*path, "after"), kept.after, message, "write 1d or more")
+        yield SpecProblem(FIELD_VALUE, (*path, "after"), kept.after, message, "write 1d or more")
     if (kept.to is not None) != (kept.action == "move"):
         message = "move needs a folder, and delete takes none"
         remedy = "write action: move and to: s3://bucket/folder, or neither"
-        yield SpecProblem("FIELD_VALUE", (*path, "to"), kept.to, message, remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "to"), kept.to, message, remedy)
 
 
 _MOST_CONNECTIONS = 64
@@ -305,28 +304,28 @@ def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
         return
     if not durations.is_duration(load.statement_timeout):
         text, remedy = load.statement_timeout, durations.remedy(load.statement_timeout)
-        yield SpecProblem("FIELD_VALUE", (*path, "statement_timeout"), text, "not a duration", remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "statement_timeout"), text, "not a duration", remedy)
     bounds = {"chunk_rows": (1, None), "parallel": (1, _MOST_CONNECTIONS), "max_rows_per_second": (1, None)}
     for name, (least, most) in bounds.items():
         value = getattr(load, name)
         if value is not None and (value < least or (most is not None and value > most)):
             remedy = f"write a number from {least}" + (f" to {most}" if most is not None else " on")
-            yield SpecProblem("FIELD_VALUE", (*path, name), value, "out of range", remedy)
+            yield SpecProblem(FIELD_VALUE, (*path, name), value, "out of range", remedy)
     if not _takes_source_rows(spec):
         message, remedy = "its dialect takes no load from the source", "let the CDC service take a snapshot"
-        yield SpecProblem("FIELD_VALUE", path, spec.dialect, message, remedy)
+        yield SpecProblem(FIELD_VALUE, path, spec.dialect, message, remedy)
     elif spec.shards:
         message, remedy = "the table has several sources", "let the CDC service load each of them"
-        yield SpecProblem("FIELD_VALUE", path, list(spec.shards), message, remedy)
+        yield SpecProblem(FIELD_VALUE, path, list(spec.shards), message, remedy)
     elif not spec.options.get("verify_connection"):
         message, remedy = "no connection to the source is named", "set connection in the metadata row's source"
-        yield SpecProblem("FIELD_VALUE", path, None, message, remedy)
+        yield SpecProblem(FIELD_VALUE, path, None, message, remedy)
 
 
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
     if not is_share(spec.sweep_limit):
         message = "not a fraction"
-        yield SpecProblem("FIELD_VALUE", ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
+        yield SpecProblem(FIELD_VALUE, ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
 
 
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -337,14 +336,14 @@ def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
         if is_set:
             message = f"{name} needs the complete change table"
             remedy = f"keep all changes (null), or remove {name}"
-            yield SpecProblem("FIELD_REFUSED", ("changes_retention",), spec.changes_retention, message, remedy)
+            yield SpecProblem(FIELD_REFUSED, ("changes_retention",), spec.changes_retention, message, remedy)
 
 
 def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.trigger is not None and spec.schedule not in ("continuous", TableSpec.schedule):
         message = f"trigger makes a table continuous, which excludes another schedule, here {spec.schedule!r}"
         yield SpecProblem(
-            "FIELD_REFUSED", ("trigger",), spec.trigger, message, "write schedule: continuous, or drop trigger"
+            FIELD_REFUSED, ("trigger",), spec.trigger, message, "write schedule: continuous, or drop trigger"
         )
 
 
@@ -356,7 +355,7 @@ def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
             message = "not the name of an environment variable or of an Airflow connection"
             remedy = f"put the {what} into a variable, and its name here, e.g. GDDL_SOURCE_SHOP"
             # The value may be a URL with a password in it: it is not shown.
-            yield SpecProblem("FIELD_VALUE", ("options", option), "(not shown)", message, remedy)
+            yield SpecProblem(FIELD_VALUE, ("options", option), "(not shown)", message, remedy)
 
 
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -364,27 +363,27 @@ def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
         path = ("table_properties", key)
         if key.lower().startswith(("gddl.", "delta.columnmapping.")):
             message = "a property that is reserved for this package"
-            yield SpecProblem("FIELD_VALUE", path, value, message, "remove it from table_properties")
+            yield SpecProblem(FIELD_VALUE, path, value, message, "remove it from table_properties")
         elif not key.strip():
-            yield SpecProblem("FIELD_VALUE", path, value, "a property without a name", "name it or remove it")
+            yield SpecProblem(FIELD_VALUE, path, value, "a property without a name", "name it or remove it")
         elif not is_allowed(key):
             message = "not one of the properties that a row may set"
             more = documented("metadata.md", "table-properties")
             remedy = f"see {more}; write names of your own as user.name, or use tags"
-            yield SpecProblem("FIELD_VALUE", path, value, message, remedy)
+            yield SpecProblem(FIELD_VALUE, path, value, message, remedy)
 
 
 def _prefix(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.before_image_prefix is not None and not spec.before_image_prefix.strip():
         message = "an empty prefix makes every column a before image"
         remedy = "write the prefix of the task's before-image columns, e.g. BI_, or null"
-        yield SpecProblem("FIELD_VALUE", ("before_image_prefix",), spec.before_image_prefix, message, remedy)
+        yield SpecProblem(FIELD_VALUE, ("before_image_prefix",), spec.before_image_prefix, message, remedy)
 
 
 def _table_name(spec: TableSpec) -> Iterator[SpecProblem]:
     if fault := table_name_fault(spec.table):
         remedy = "write schema.name as in the source, e.g. shop.orders"
-        yield SpecProblem("FIELD_VALUE", ("table",), spec.table, fault, remedy)
+        yield SpecProblem(FIELD_VALUE, ("table",), spec.table, fault, remedy)
 
 
 def table_name_fault(table: str) -> str:
@@ -412,11 +411,11 @@ def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
     for i, key in enumerate(spec.keys):
         if key.lower() in seen:
             message = "the same key column twice (case does not count)"
-            yield SpecProblem("FIELD_VALUE", ("keys", i), key, message, "name each key column once")
+            yield SpecProblem(FIELD_VALUE, ("keys", i), key, message, "name each key column once")
         if key.lower() in excluded:
             message = "a key that exclude_columns leaves out; keys always reach the lake"
             remedy = "remove it from exclude_columns, or mask it with hash"
-            yield SpecProblem("FIELD_REFUSED", ("keys", i), key, message, remedy)
+            yield SpecProblem(FIELD_REFUSED, ("keys", i), key, message, remedy)
         seen.add(key.lower())
 
 
@@ -428,11 +427,11 @@ def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
         path = ("mask", column)
         if column.lower() in keys and method == "null":
             message = "a key masked with null: every row would have the same key"
-            yield SpecProblem("FIELD_REFUSED", path, method, message, "mask it with hmac or hash, or not at all")
+            yield SpecProblem(FIELD_REFUSED, path, method, message, "mask it with hmac or hash, or not at all")
         if column.lower() in ordering | control:
             message = "masks apply before changes are ordered and applied, which need this column's values"
             remedy = "remove the column from mask; exclude_columns keeps a sequence column out of the lake"
-            yield SpecProblem("FIELD_REFUSED", path, method, message, remedy)
+            yield SpecProblem(FIELD_REFUSED, path, method, message, remedy)
 
 
 def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -440,16 +439,16 @@ def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
     for name, column in _control(spec).items():
         if column.lower() in excluded:
             message = "a column that exclude_columns removes, but that is needed to apply changes"
-            yield SpecProblem("FIELD_REFUSED", (name,), column, message, "take it out of exclude_columns")
+            yield SpecProblem(FIELD_REFUSED, (name,), column, message, "take it out of exclude_columns")
     for i, column in enumerate(spec.exclude_columns):
         if column.lower() in included:
             message = "a column in both columns and exclude_columns"
-            yield SpecProblem("FIELD_REFUSED", ("exclude_columns", i), column, message, "name it in one of the two")
+            yield SpecProblem(FIELD_REFUSED, ("exclude_columns", i), column, message, "name it in one of the two")
     for field, what in (("cluster_by", "clustered"), ("partition_by", "partitioned")):
         for i, column in enumerate(getattr(spec, field)):
             if column.lower() in excluded - lowered(spec.keys):
                 message = f"a column that exclude_columns leaves out, so the replica can't be {what} by it"
-                yield SpecProblem("FIELD_REFUSED", (field, i), column, message, "remove it from one of the two")
+                yield SpecProblem(FIELD_REFUSED, (field, i), column, message, "remove it from one of the two")
 
 
 _KEYED_ONLY: tuple[tuple[str, Callable[[TableSpec], bool], str], ...] = (
@@ -468,7 +467,7 @@ def _keyless(spec: TableSpec) -> Iterator[SpecProblem]:
         if is_set(spec):
             message = f"not for a table without keys (append-only): {reason}"
             remedy = f"name the keys, or set {name} back to its default in the metadata row"
-            yield SpecProblem("FIELD_REFUSED", (name,), getattr(spec, name), message, remedy)
+            yield SpecProblem(FIELD_REFUSED, (name,), getattr(spec, name), message, remedy)
 
 
 def _control(spec: TableSpec) -> dict[str, str]:

@@ -10,6 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from airflow_gddl.contract.codes import (
+    PACKAGE_MISSING,
+    S3_BUCKET_MISSING,
+    S3_CREDENTIALS_EXPIRED,
+    S3_CREDENTIALS_MISSING,
+    S3_CREDENTIALS_REFUSED,
+    S3_ENDPOINT_INVALID,
+    S3_REGION_WRONG,
+    S3_UNREACHABLE,
+    Code,
+)
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 
 SCHEME = "s3://"
@@ -141,12 +152,12 @@ def _is_plain(endpoint: str, name: str, allowed: bool) -> bool:
     url = urlsplit(endpoint)
     if url.scheme not in ("http", "https") or not url.hostname or "@" in url.netloc or url.query or url.fragment:
         remedy = "write http(s)://host[:port], without credentials"
-        raise FatalError("S3_ENDPOINT_INVALID", f"{name} is not the URL of an endpoint", remedy=remedy)
+        raise FatalError(S3_ENDPOINT_INVALID, f"{name} is not the URL of an endpoint", remedy=remedy)
     if url.scheme == "https":
         return False
     if not (allowed or _is_loopback(url.hostname)):
         what = f"{name} is plain HTTP to {url.hostname}, which is not encrypted"
-        raise FatalError("S3_ENDPOINT_INVALID", what, remedy="use https://, or set AWS_ALLOW_HTTP=true")
+        raise FatalError(S3_ENDPOINT_INVALID, what, remedy="use https://, or set AWS_ALLOW_HTTP=true")
     return True
 
 
@@ -166,7 +177,7 @@ def laid_over(base: Mapping[str, str], given: Mapping[str, str]) -> dict[str, st
 
 @dataclass(frozen=True)
 class _KnownError:
-    code: str
+    code: Code
     sign: re.Pattern[str]
     what: str
     remedy: str
@@ -175,13 +186,13 @@ class _KnownError:
 
 _FAULTS = (
     _KnownError(
-        "S3_CREDENTIALS_EXPIRED",
+        S3_CREDENTIALS_EXPIRED,
         re.compile(r"\b(ExpiredToken(Exception)?|TokenRefreshRequired)\b"),
         "the credentials have expired",
         "fetch new ones; a role of the machine, or an Airflow connection that assumes one, renews them by itself",
     ),
     _KnownError(
-        "S3_CREDENTIALS_REFUSED",
+        S3_CREDENTIALS_REFUSED,
         re.compile(
             r"\b(InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|UnrecognizedClientException|XAdminUserNotFound)\b"
         ),
@@ -189,7 +200,7 @@ _FAULTS = (
         "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the connection of aws_conn_id",
     ),
     _KnownError(
-        "S3_CREDENTIALS_MISSING",
+        S3_CREDENTIALS_MISSING,
         re.compile(
             r"169\.254\.169\.254|169\.254\.170\.2|Unable to load credentials|No AWS Credentials|NoCredentialsError"
             r"|no providers? in chain provided credentials|CredentialsNotLoaded|NoAuthWithAWSException"
@@ -199,13 +210,13 @@ _FAULTS = (
         f" AWS_PROFILE ({PROFILE_REMEDY.partition(',')[0]})",
     ),
     _KnownError(
-        "S3_BUCKET_MISSING",
+        S3_BUCKET_MISSING,
         re.compile(r"\bNoSuchBucket\b|UnknownStoreException|bucket does not exist", re.IGNORECASE),
         "there is no such bucket",
         "correct the root or the endpoint, or make the bucket",
     ),
     _KnownError(
-        "S3_REGION_WRONG",
+        S3_REGION_WRONG,
         re.compile(
             r"PermanentRedirect|AuthorizationHeaderMalformed|redirect without LOCATION|IllegalLocationConstraint"
         ),
@@ -213,7 +224,7 @@ _FAULTS = (
         "set AWS_REGION to the bucket's",
     ),
     _KnownError(
-        "S3_UNREACHABLE",
+        S3_UNREACHABLE,
         re.compile(
             r"error sending request|tcp connect error|dns error|[Cc]onnection refused|ConnectException|UnknownHost"
             r"|Connect to .* failed|ConnectTimeout|error trying to connect|operation timed out|client error \(Connect\)"
@@ -224,7 +235,7 @@ _FAULTS = (
     ),
 )
 # boto3 is missing where it is needed for credentials.
-CODES = frozenset({"PACKAGE_MISSING", "S3_ENDPOINT_INVALID", *(fault.code for fault in _FAULTS)})
+CODES = frozenset({PACKAGE_MISSING, S3_ENDPOINT_INVALID, *(fault.code for fault in _FAULTS)})
 """Codes of errors that affect all tables of the job."""
 # Matches the message without paths: a path may contain the name of an error.
 _URL = re.compile(r"\b(?:s3a?|https?)://(?!169\.254\.)\S*")

@@ -14,6 +14,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codec import from_json, to_json
+from airflow_gddl.contract.codes import SOURCE_ACCESS_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.s3 import laid_over
 
@@ -130,7 +131,7 @@ def environ_of(access: SourceAccess, environ: Mapping[str, str]) -> dict[str, st
 def _missing(access: SourceAccess, what: str) -> FatalError:
     remedy = f"create the connection {access.aws_conn_id} (type aws) in Airflow, or set the variable where jobs run"
     return FatalError(
-        "SOURCE_ACCESS_MISSING",
+        SOURCE_ACCESS_MISSING,
         f"no credentials for source {access.source}: {what}",
         where=access.landing,
         remedy=remedy,

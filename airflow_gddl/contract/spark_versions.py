@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract import packages
+from airflow_gddl.contract.codes import DELTA_UNSUPPORTED, SPARK_UNSUPPORTED
 from airflow_gddl.contract.errors import FatalError
 
 Series = tuple[int, ...]
@@ -76,7 +77,7 @@ def check_spark(version: str, what: str, remedy: str) -> None:
     """
     if not OLDEST <= series(version) < BEYOND:
         choose = f"use a Spark from {text(OLDEST)} up to {text(BEYOND)}: {remedy}"
-        raise FatalError("SPARK_UNSUPPORTED", f"{what} is Spark {version}", remedy=choose)
+        raise FatalError(SPARK_UNSUPPORTED, f"{what} is Spark {version}", remedy=choose)
 
 
 def check_pair(spark: str, delta: str, remedy: str) -> None:
@@ -96,7 +97,7 @@ def check_pair(spark: str, delta: str, remedy: str) -> None:
         what = f"Delta {delta} does not run on Spark {spark}: it was built against {known.newest_spark[series(spark)]}"
     else:
         return
-    raise FatalError("DELTA_UNSUPPORTED", what, remedy=f"{_fitting(spark)}; {remedy}")
+    raise FatalError(DELTA_UNSUPPORTED, what, remedy=f"{_fitting(spark)}; {remedy}")
 
 
 def delta_of_packages(pyspark: str, delta_spark: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, TypeAlias, get_args
 
+from airflow_gddl.contract.codes import COLUMN_TYPE_UNSUPPORTED
 from airflow_gddl.contract.errors import FatalError
 
 ScalarName = Literal[
@@ -306,7 +307,7 @@ class _Reader:
 
     def _wrong(self, wanted: str) -> FatalError:
         return FatalError(
-            "COLUMN_TYPE_UNSUPPORTED",
+            COLUMN_TYPE_UNSUPPORTED,
             f"{self.text!r} is not a SQL type: {wanted} expected at character {self.at + 1}",
             remedy=REMEDY,
         )

@@ -10,6 +10,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from airflow_gddl.contract.codes import (
+    BEFORE_IMAGES_CHANGED,
+    COLUMNS_CHANGED,
+    DERIVED_CHANGED,
+    FILTER_CHANGED,
+    KEYS_CHANGED,
+    MASK_CHANGED,
+    MODE_CHANGED,
+    PARTITION_CHANGED,
+    RENAME_CHANGED,
+    SEQUENCE_CHANGED,
+    Code,
+)
 from airflow_gddl.contract.names import clean_name
 from airflow_gddl.contract.table_spec import TableSpec, lowered
 
@@ -27,7 +40,7 @@ class BuiltField:
         repair: `rebuild` from the change table, or `reload` from files, by the former value.
     """
 
-    code: str
+    code: Code
     differs: Callable[[Any, Any], bool]
     repair: Callable[[Any], Repair] = lambda _before: "rebuild"
 
@@ -52,29 +65,27 @@ def renamed_names(before: Mapping[str, str], now: Mapping[str, str]) -> frozense
 
 
 BUILT_FIELDS: Mapping[str, BuiltField] = {
-    "mode": BuiltField(code="MODE_CHANGED", differs=lambda was, now: was != now, repair=_reload),
-    "keys": BuiltField(code="KEYS_CHANGED", differs=lambda was, now: lowered(was) != lowered(now)),
+    "mode": BuiltField(code=MODE_CHANGED, differs=lambda was, now: was != now, repair=_reload),
+    "keys": BuiltField(code=KEYS_CHANGED, differs=lambda was, now: lowered(was) != lowered(now)),
     # Without one, the tables keep the order that they have.
-    "sequence_by": BuiltField(
-        code="SEQUENCE_CHANGED", differs=lambda was, now: bool(now) and _lower(was) != _lower(now)
-    ),
+    "sequence_by": BuiltField(code=SEQUENCE_CHANGED, differs=lambda was, now: bool(now) and _lower(was) != _lower(now)),
     "where": BuiltField(
-        code="FILTER_CHANGED",
+        code=FILTER_CHANGED,
         differs=lambda was, now: was != now,
         repair=lambda before: "rebuild" if before is None else "reload",
     ),
-    "derive": BuiltField(code="DERIVED_CHANGED", differs=lambda was, now: was != now),
-    "partition_by": BuiltField(code="PARTITION_CHANGED", differs=lambda was, now: _lower(was) != _lower(now)),
+    "derive": BuiltField(code=DERIVED_CHANGED, differs=lambda was, now: was != now),
+    "partition_by": BuiltField(code=PARTITION_CHANGED, differs=lambda was, now: _lower(was) != _lower(now)),
 }
 """Fields whose difference alone is refused."""
 COLUMN_FIELDS: Mapping[str, BuiltField] = {
-    "before_image_prefix": BuiltField(code="BEFORE_IMAGES_CHANGED", differs=differs_as_text),
-    "rename": BuiltField(code="RENAME_CHANGED", differs=lambda was, now: bool(renamed_names(was, now)), repair=_reload),
-    "mask": BuiltField(code="MASK_CHANGED", differs=lambda was, now: was != now),
+    "before_image_prefix": BuiltField(code=BEFORE_IMAGES_CHANGED, differs=differs_as_text),
+    "rename": BuiltField(code=RENAME_CHANGED, differs=lambda was, now: bool(renamed_names(was, now)), repair=_reload),
+    "mask": BuiltField(code=MASK_CHANGED, differs=lambda was, now: was != now),
     # A column that is let in again needs nothing.
-    "exclude_columns": BuiltField(code="COLUMNS_CHANGED", differs=lambda was, now: bool(lowered(now) - lowered(was))),
+    "exclude_columns": BuiltField(code=COLUMNS_CHANGED, differs=lambda was, now: bool(lowered(now) - lowered(was))),
     "columns": BuiltField(
-        code="COLUMNS_CHANGED",
+        code=COLUMNS_CHANGED,
         differs=lambda was, now: now is not None and (was is None or bool(lowered(was) - lowered(now))),
     ),
 }

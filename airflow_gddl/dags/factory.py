@@ -16,6 +16,7 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
 from airflow_gddl.assets import table_asset
+from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.dags.table_groups import add_group
 from airflow_gddl.operators.jobs import (
@@ -232,7 +233,7 @@ class Customization:
         except (KeyError, OSError, ValueError) as error:  # unknown, a folder of the database, no name at all
             where, remedy = "timezone of build_dags", "use a name of the IANA database, e.g. Europe/Berlin"
             what = f"no such time zone: {self.timezone!r:.80}"
-            raise MetadataError("OPTION_INVALID", what, where=where, remedy=remedy) from error
+            raise MetadataError(OPTION_INVALID, what, where=where, remedy=remedy) from error
 
     @property
     def starts_paused(self) -> bool | None:

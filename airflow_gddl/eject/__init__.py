@@ -10,6 +10,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+from airflow_gddl.contract.codes import EJECT_UNSUPPORTED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DmsOptions
 from airflow_gddl.contract.features import used_by
@@ -96,7 +97,7 @@ def require_plain(spec: TableSpec) -> None:
     for reason in reasons_against(spec):
         what = f"{spec.table}: {reason}, which a plain job of some 300 lines would load wrong"
         remedy = "keep the metadata row, or write the job by hand; the tables are plain Delta tables in any case"
-        raise FatalError("EJECT_UNSUPPORTED", what, remedy=remedy)
+        raise FatalError(EJECT_UNSUPPORTED, what, remedy=remedy)
 
 
 def reasons_against(spec: TableSpec) -> Iterator[str]:
@@ -146,7 +147,7 @@ def sequence_of(spec: TableSpec, known: Known) -> tuple[str, ...]:
             f"{spec.table} has no column that orders its changes: it was never loaded, and the metadata row names none"
         )
         raise FatalError(
-            "EJECT_UNSUPPORTED", what, remedy="name one in the metadata row, `sequence_by`, or load the table first"
+            EJECT_UNSUPPORTED, what, remedy="name one in the metadata row, `sequence_by`, or load the table first"
         )
     return found
 

@@ -11,7 +11,9 @@ from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, answer, run_tables
+from airflow_gddl.contract import codes
 from airflow_gddl.contract.actions import Eject
+from airflow_gddl.contract.codes import FOLDER_TAKEN
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.eject import Known, files_of, require_plain
@@ -39,7 +41,7 @@ def eject(
     folder = out or Path("eject") / spec.table
     if taken := [name for name in files if (folder / name).exists()]:
         what, remedy = f"{folder} has {', '.join(taken)} already", "name another folder with --out"
-        raise FatalError("FOLDER_TAKEN", what, remedy=remedy)
+        raise FatalError(FOLDER_TAKEN, what, remedy=remedy)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
@@ -57,5 +59,5 @@ def _known(cli: CliContext, loaded: LoadedMetadata, spec: TableSpec, metadata: s
     request = Request(metadata=metadata, options=JobOptions(action=Eject(), full_listing=True))
     (result,) = run_tables(cli, loaded, (spec,), request).results
     if result.error is not None:
-        raise FatalError(result.error.code, result.error.message, where=spec.table)
+        raise FatalError(codes.of(result.error.code), result.error.message, where=spec.table)
     return Known(**answer(result))

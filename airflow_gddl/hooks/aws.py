@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from airflow_gddl import version_compat as capabilities
+from airflow_gddl.contract.codes import AWS_CONNECTION_INVALID, CONNECTION_UNUSABLE
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.iceberg_rest import is_catalog_connection
 from airflow_gddl.contract.packages import needed_by
@@ -160,7 +161,7 @@ def _hook(name: str, service: str, region: str | None) -> Any:
 
 
 def _wrong(what: str, remedy: str) -> MetadataError:
-    return MetadataError("AWS_CONNECTION_INVALID", what, remedy=remedy)
+    return MetadataError(AWS_CONNECTION_INVALID, what, remedy=remedy)
 
 
 class FromAirflow:
@@ -191,4 +192,4 @@ class FromAirflow:
 
 def _unusable(name: str, error: Exception) -> FatalError:
     what = f"connection {name!r} can't be used: {type(error).__name__}: {error}"[:500]
-    return FatalError("CONNECTION_UNUSABLE", what, remedy="check it with `airflow connections get`")
+    return FatalError(CONNECTION_UNUSABLE, what, remedy="check it with `airflow connections get`")

@@ -12,6 +12,7 @@ from tenacity import RetryError
 
 from airflow_gddl import __version__
 from airflow_gddl import version_compat as capabilities
+from airflow_gddl.contract.codes import CONNECTION_UNUSABLE, PLATFORM_UNREACHABLE
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
 from airflow_gddl.contract.packages import of_import
 from airflow_gddl.runners.databricks.access import DatabricksAccess
@@ -39,9 +40,7 @@ class LoginHook(BaseDatabricksHook):
             RetriableError: `PLATFORM_UNREACHABLE`: who gives the tokens does not answer.
         """
         if not self.host:
-            raise FatalError(
-                "CONNECTION_UNUSABLE", f"connection {self.databricks_conn_id!r} has no host", remedy=_REMEDY
-            )
+            raise FatalError(CONNECTION_UNUSABLE, f"connection {self.databricks_conn_id!r} has no host", remedy=_REMEDY)
         self.headers()  # now, rather than in the first call
         # Older providers know no proxies.
         proxies: Mapping[str, str] = getattr(self, "proxies", None) or {}
@@ -75,7 +74,7 @@ class LoginHook(BaseDatabricksHook):
         connection = self.databricks_conn
         if not connection.login or not connection.password:
             what = f"connection {self.databricks_conn_id!r} names no way to log in"
-            raise FatalError("CONNECTION_UNUSABLE", what, remedy=_REMEDY)
+            raise FatalError(CONNECTION_UNUSABLE, what, remedy=_REMEDY)
         request = requests.Request("GET", self._url(), auth=(connection.login, connection.password))
         return str(request.prepare().headers["Authorization"])
 
@@ -97,5 +96,5 @@ def _refused(name: str, error: Exception) -> GddlError:
         said = "the answer of the token's endpoint is no token"
     what = f"connection {name!r} can't be used: {type(error).__name__}: {said}"[:500]
     if isinstance(error.__context__, RetryError) or isinstance(error, requests.RequestException | OSError):
-        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="the call is retried")
-    return FatalError("CONNECTION_UNUSABLE", what, remedy="check it with `airflow connections get`")
+        return RetriableError(PLATFORM_UNREACHABLE, what, remedy="the call is retried")
+    return FatalError(CONNECTION_UNUSABLE, what, remedy="check it with `airflow connections get`")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from airflow_gddl.contract.codes import CRON_STEP, FIELD_UNUSED, FRESHNESS_TOO_SHORT, MASK_GUESSABLE, ROOTS_NESTED
 from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, SpecProblem, documented
@@ -57,7 +58,7 @@ def _roots(loaded: LoadedMetadata) -> Iterator[Problem]:
             if inner.startswith(f"{outer}/"):
                 message = f"{inner} is below {outer}: cleaning or lifecycle rules of one reach the files of the other"
                 remedy = "give landing and lake folders beside each other"
-                yield _problem("ROOTS_NESTED", message, remedy, field=name, file=FILE)
+                yield _problem(ROOTS_NESTED, message, remedy, field=name, file=FILE)
 
 
 def _tiers(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -67,7 +68,7 @@ def _tiers(loaded: LoadedMetadata) -> Iterator[Problem]:
         near = difflib.get_close_matches(name, DEFAULT_TIERS, n=1)
         if near or not used - DEFAULT_TIERS.keys():
             remedy = f"did you mean {near[0]}?" if near else f"write size: {name} in a metadata row, or remove the tier"
-            yield _problem("FIELD_UNUSED", f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
+            yield _problem(FIELD_UNUSED, f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
 
 
 def _unused(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -80,7 +81,7 @@ def _unused(loaded: LoadedMetadata) -> Iterator[Problem]:
             one = section.removesuffix("s")
             remedy = f"did you mean {near[0]}?" if near else f"write {one}: {name} in a metadata row, or remove it"
             yield _problem(
-                "FIELD_UNUSED", f"no metadata row has this {one}", remedy, field=f"{section}.{name}", file=FILE
+                FIELD_UNUSED, f"no metadata row has this {one}", remedy, field=f"{section}.{name}", file=FILE
             )
 
 
@@ -88,11 +89,11 @@ def _without_effect(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`FIELD_UNUSED`: a field that another one of the row would have to switch on."""
     if specs := [spec for spec in loaded.tables if spec.track_history_except and not spec.history]:
         message, remedy = "has no effect without history", "write history: true, or drop the field"
-        yield _of_rows(loaded, specs, SpecProblem("FIELD_UNUSED", ("track_history_except",), None, message, remedy))
+        yield _of_rows(loaded, specs, SpecProblem(FIELD_UNUSED, ("track_history_except",), None, message, remedy))
     for spec in loaded.tables:
         if unused := lowered(spec.absent_columns) - lowered((*spec.mask, *spec.exclude_columns)):
             message = f"{', '.join(sorted(unused))}: neither mask nor exclude_columns names it"
-            problem = SpecProblem("FIELD_UNUSED", ("absent_columns",), None, message, "name it as one of the two does")
+            problem = SpecProblem(FIELD_UNUSED, ("absent_columns",), None, message, "name it as one of the two does")
             yield _of_rows(loaded, [spec], problem)
 
 
@@ -105,7 +106,7 @@ def _steps(loaded: LoadedMetadata) -> Iterator[Problem]:
                     f"{text!r} of {schedule!r} fires at its first {unit} alone: a step starts anew with each range"
                 )
                 remedy = f"write one {unit} instead, or another schedule"
-                yield _of_rows(loaded, specs, SpecProblem("CRON_STEP", ("schedule",), None, message, remedy))
+                yield _of_rows(loaded, specs, SpecProblem(CRON_STEP, ("schedule",), None, message, remedy))
 
 
 def _freshness(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -114,14 +115,14 @@ def _freshness(loaded: LoadedMetadata) -> Iterator[Problem]:
         if spec.trigger and spec.freshness and seconds(spec.freshness) < spec.look_seconds:
             message = f"polls are {spec.trigger} apart, more than freshness allows"
             remedy = f"raise freshness ({spec.freshness}), or poll the table more often"
-            yield _of_rows(loaded, [spec], SpecProblem("FRESHNESS_TOO_SHORT", ("freshness",), None, message, remedy))
+            yield _of_rows(loaded, [spec], SpecProblem(FRESHNESS_TOO_SHORT, ("freshness",), None, message, remedy))
     for schedule, specs in _by_schedule(loaded.tables).items():
         distance = _longest_distance(schedule)
         late = [spec for spec in specs if spec.freshness and seconds(spec.freshness) < distance]
         if late:
             message = f"runs of {schedule!r} are up to {distance / 3600:.3g} hours apart, more than freshness allows"
             remedy = f"raise freshness ({late[0].freshness}), or run the table more often"
-            yield _of_rows(loaded, late, SpecProblem("FRESHNESS_TOO_SHORT", ("freshness",), None, message, remedy))
+            yield _of_rows(loaded, late, SpecProblem(FRESHNESS_TOO_SHORT, ("freshness",), None, message, remedy))
 
 
 def _masks(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -132,7 +133,7 @@ def _masks(loaded: LoadedMetadata) -> Iterator[Problem]:
             remedy = (
                 f"write hmac, and set GDDL_MASK_KEY where jobs run; see {documented('security.md', 'personal-data')}"
             )
-            yield _of_rows(loaded, [spec], SpecProblem("MASK_GUESSABLE", ("mask",), None, message, remedy))
+            yield _of_rows(loaded, [spec], SpecProblem(MASK_GUESSABLE, ("mask",), None, message, remedy))
 
 
 def _connections(loaded: LoadedMetadata, environ: Mapping[str, str]) -> Iterator[Problem]:

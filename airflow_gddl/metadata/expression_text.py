@@ -13,6 +13,7 @@ from datetime import date, datetime
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from airflow_gddl.contract.codes import EXPRESSION_INVALID, FIELD_REFUSED, FIELD_VALUE
 from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented
 from airflow_gddl.contract.names import clean_name, is_kept, mask_method, renamed
 from airflow_gddl.contract.row_checks import RESERVED_COLUMNS, named_columns
@@ -325,11 +326,11 @@ def expression_problems(spec: TableSpec) -> Iterator[SpecProblem]:
         path: FieldPath = ("expect", name)
         if not _NAME.fullmatch(name):
             remedy = "use letters, digits and _ (63 at most), e.g. qty_ok"
-            yield SpecProblem("FIELD_VALUE", path, name, "not a name of an expectation", remedy)
+            yield SpecProblem(FIELD_VALUE, path, name, "not a name of an expectation", remedy)
         share = expectation.at_most
         if share is not None and not 0 <= share <= 1:  # also true for NaN
             remedy = "write a number from 0 to 1, e.g. 0.01"
-            yield SpecProblem("FIELD_VALUE", (*path, "at_most"), share, "not a fraction", remedy)
+            yield SpecProblem(FIELD_VALUE, (*path, "at_most"), share, "not a fraction", remedy)
     for path, text in _conditions(spec):
         yield from _problems(spec, path, text, condition=True)
     for name, text in spec.derive.items():
@@ -349,7 +350,7 @@ def _filter_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     for name, is_set in _PARTIAL if spec.where is not None else ():
         if is_set(spec):
             message = f"{name} lets changes carry a part of their row, for which a row filter can't be decided"
-            yield SpecProblem("FIELD_REFUSED", ("where",), spec.where, message, f"leave out where, or {name}")
+            yield SpecProblem(FIELD_REFUSED, ("where",), spec.where, message, f"leave out where, or {name}")
 
 
 def _derived_problems(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -360,12 +361,12 @@ def _derived_problems(spec: TableSpec) -> Iterator[SpecProblem]:
         path: FieldPath = ("derive", name)
         remedy = "give the computed column another name"
         if not name.strip() or name.lower() in RESERVED_COLUMNS:
-            yield SpecProblem("FIELD_REFUSED", path, text, "not a name of a column", remedy)
+            yield SpecProblem(FIELD_REFUSED, path, text, "not a name of a column", remedy)
         elif name.lower() in needed:
             message = "a computed column as a key or sequence, which deletes may lack"
-            yield SpecProblem("FIELD_REFUSED", path, text, message, "name delivered columns there")
+            yield SpecProblem(FIELD_REFUSED, path, text, message, "name delivered columns there")
         elif name.lower() in taken or len([one for one in spec.derive if one.lower() == name.lower()]) > 1:
-            yield SpecProblem("FIELD_REFUSED", path, text, "two columns of one name", remedy)
+            yield SpecProblem(FIELD_REFUSED, path, text, "two columns of one name", remedy)
         yield from _sources_problems(spec, path, text)
 
 
@@ -376,12 +377,12 @@ def _sources_problems(spec: TableSpec, path: FieldPath, text: str) -> Iterator[S
         return  # reported by `_problems`
     if lowered(columns) & lowered(spec.derive):
         message = "an expression that names a computed column"
-        yield SpecProblem("FIELD_REFUSED", path, text, message, "name delivered columns alone")
+        yield SpecProblem(FIELD_REFUSED, path, text, message, "name delivered columns alone")
     for name, is_set in _PARTIAL if len(columns) > 1 else ():
         if is_set(spec):
             message = f"{name} lets updates carry some of its columns without the others"
             remedy = f"compute it from one column, or leave out {name}"
-            yield SpecProblem("FIELD_REFUSED", path, text, message, remedy)
+            yield SpecProblem(FIELD_REFUSED, path, text, message, remedy)
 
 
 def _rename_problems(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -389,13 +390,13 @@ def _rename_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     for before, after in spec.rename.items():
         path: FieldPath = ("rename", before)
         if not before.strip() or not after.strip() or after.lower() in RESERVED_COLUMNS:
-            yield SpecProblem("FIELD_VALUE", path, after, "not a name of a column", "name both columns")
+            yield SpecProblem(FIELD_VALUE, path, after, "not a name of a column", "name both columns")
         elif clean_name(before).lower() in seen:
             message = "the same column of the files twice (case does not count)"
-            yield SpecProblem("FIELD_VALUE", path, after, message, "name each column once")
+            yield SpecProblem(FIELD_VALUE, path, after, message, "name each column once")
         elif after.lower() in lowered(spec.rename):
             message = "a name that is renamed itself"
-            yield SpecProblem("FIELD_VALUE", path, after, message, "write the final name of each column")
+            yield SpecProblem(FIELD_VALUE, path, after, message, "write the final name of each column")
         seen.add(clean_name(before).lower())
     yield from _earlier_names(spec)
 
@@ -409,7 +410,7 @@ def _earlier_names(spec: TableSpec) -> Iterator[SpecProblem]:
         name = renamed(column, spec)
         if name != column and clean_name(column).lower() not in computed:
             message = f"a name in the files; the metadata row gives the column the name {name!r}"
-            yield SpecProblem("FIELD_VALUE", path, column, message, f"write {name}")
+            yield SpecProblem(FIELD_VALUE, path, column, message, f"write {name}")
 
 
 def with_expressions(spec: TableSpec) -> TableSpec:
@@ -433,19 +434,19 @@ def _problems(spec: TableSpec, path: FieldPath, text: str, *, condition: bool) -
     try:
         tree = parsed(text)
     except ExpressionError as error:
-        yield SpecProblem("EXPRESSION_INVALID", path, text, str(error), error.remedy)
+        yield SpecProblem(EXPRESSION_INVALID, path, text, str(error), error.remedy)
         return
     if condition and not tree.is_condition:
         message = "an expression that is neither true nor false"
-        yield SpecProblem("EXPRESSION_INVALID", path, text, message, "write a condition, e.g. qty > 0")
+        yield SpecProblem(EXPRESSION_INVALID, path, text, message, "write a condition, e.g. qty > 0")
     if not tree.columns:
         message = "an expression without a column, which is the same for all rows"
-        yield SpecProblem("EXPRESSION_INVALID", path, text, message, "name a column of the table")
+        yield SpecProblem(EXPRESSION_INVALID, path, text, message, "name a column of the table")
     for column in tree.columns:
         if fault := _column_fault(spec, column):
             at = text.find(column) + 1
             message = f"column {column!r} (at character {at}) {fault}"
-            yield SpecProblem("FIELD_REFUSED", path, text, message, "name another column")
+            yield SpecProblem(FIELD_REFUSED, path, text, message, "name another column")
 
 
 def _column_fault(spec: TableSpec, column: str) -> str:

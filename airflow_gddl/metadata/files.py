@@ -18,6 +18,15 @@ from typing import Any, get_args, get_origin
 
 import yaml
 
+from airflow_gddl.contract.codes import (
+    DOCUMENT_INVALID,
+    FIELD_MISSING,
+    FIELD_UNKNOWN,
+    FIELD_VALUE,
+    FILE_TOO_LARGE,
+    FILE_UNREADABLE,
+    ROW_INVALID,
+)
 from airflow_gddl.contract.errors import FieldPath
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import ENDINGS, FOLDERS, JSON_ENDINGS, MAX_BYTES, Folder
@@ -38,7 +47,7 @@ from airflow_gddl.metadata.problems import (
 )
 from airflow_gddl.metadata.validation import TABLE
 
-_NUMBER = Refused(code="FIELD_VALUE", message="a number out of range", remedy="no field needs such a number")
+_NUMBER = Refused(code=FIELD_VALUE, message="a number out of range", remedy="no field needs such a number")
 
 
 def read_json(text: str) -> Any:
@@ -54,11 +63,11 @@ def read_json(text: str) -> Any:
     except json.JSONDecodeError as error:
         remedy = "check commas, quotes and brackets at and above this line"
         raise DocumentError(
-            "DOCUMENT_INVALID", f"not JSON: {error.msg}", remedy, Position(error.lineno, error.colno)
+            DOCUMENT_INVALID, f"not JSON: {error.msg}", remedy, Position(error.lineno, error.colno)
         ) from error
     except RecursionError as error:
         remedy = "no field needs more than a few levels"
-        raise DocumentError("DOCUMENT_INVALID", "nested too deeply", remedy) from error
+        raise DocumentError(DOCUMENT_INVALID, "nested too deeply", remedy) from error
     return _shallow(value, 0)
 
 
@@ -128,16 +137,16 @@ _WORDS: dict[str, bool | None] = {
 }
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
-_TAG = Refused(code="DOCUMENT_INVALID", message="a tag; metadata is plain data", remedy="remove the tag (!...)")
+_TAG = Refused(code=DOCUMENT_INVALID, message="a tag; metadata is plain data", remedy="remove the tag (!...)")
 _ALIAS = Refused(
-    code="DOCUMENT_INVALID",
+    code=DOCUMENT_INVALID,
     message="an alias that is undefined, recursive, or one of too many",
     remedy="write the value out, or put it into `defaults`",
 )
 _MERGE = Refused(
-    code="DOCUMENT_INVALID", message="merge keys (<<) are not read", remedy="put shared fields into `defaults`"
+    code=DOCUMENT_INVALID, message="merge keys (<<) are not read", remedy="put shared fields into `defaults`"
 )
-_COMPLEX = Refused(code="DOCUMENT_INVALID", message="a name that is not text", remedy="write a plain field name")
+_COMPLEX = Refused(code=DOCUMENT_INVALID, message="a name that is not text", remedy="write a plain field name")
 
 
 def read_yaml(text: str) -> Any:
@@ -155,9 +164,7 @@ def read_yaml(text: str) -> Any:
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         position = Position(line, error.position - text.rfind("\n", 0, error.position))
-        raise DocumentError(
-            "DOCUMENT_INVALID", "a character that YAML does not allow", "remove it", position
-        ) from error
+        raise DocumentError(DOCUMENT_INVALID, "a character that YAML does not allow", "remove it", position) from error
     return builder.root
 
 
@@ -207,9 +214,7 @@ class _Builder:
         elif isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                raise DocumentError(
-                    "DOCUMENT_INVALID", "a second document (---)", "write one document a file", position
-                )
+                raise DocumentError(DOCUMENT_INVALID, "a second document (---)", "write one document a file", position)
 
     def _scalar(self, event: Any, position: Position) -> None:
         self.counted += 1
@@ -231,7 +236,7 @@ class _Builder:
         self.counted += 1
         if len(self.stack) >= STOP_DEPTH:
             raise DocumentError(
-                "DOCUMENT_INVALID", "nested too deeply", "no field needs more than a few levels", position
+                DOCUMENT_INVALID, "nested too deeply", "no field needs more than a few levels", position
             )
         value = Mapped() if isinstance(event, yaml.MappingStartEvent) else Listed()
         if self._names_next():
@@ -284,7 +289,7 @@ def _marked(error: yaml.MarkedYAMLError, text: str) -> DocumentError:
     mark = error.problem_mark or error.context_mark
     position = None if mark is None else Position(mark.line + 1, mark.column + 1)
     message = f"not YAML: {error.problem or 'it cannot be parsed'}"
-    return DocumentError("DOCUMENT_INVALID", message, _remedy(_character(mark, text)), position)
+    return DocumentError(DOCUMENT_INVALID, message, _remedy(_character(mark, text)), position)
 
 
 def _character(mark: yaml.Mark | None, text: str) -> str:
@@ -359,31 +364,31 @@ def _header(header: tuple[int, list[str] | csv.Error]) -> list[str]:
     line, names = header
     if isinstance(names, csv.Error):
         raise DocumentError(
-            "DOCUMENT_INVALID", f"not a header: {names}", "write the field names, separated by commas", Position(line)
+            DOCUMENT_INVALID, f"not a header: {names}", "write the field names, separated by commas", Position(line)
         )
     for i, name in enumerate(names):
         if name not in TABLE.names:
             message = f"the header names an unknown field: {show_name(name) or 'an empty one'}"
             other = _SEPARATOR.search(name)
             remedy = f"separate the cells by commas, not by {other[0]!r}" if other else TABLE.unknown(name)
-            raise DocumentError("FIELD_UNKNOWN", message, remedy, Position(line))
+            raise DocumentError(FIELD_UNKNOWN, message, remedy, Position(line))
         if name in names[:i]:
-            raise DocumentError("DOCUMENT_INVALID", f"{name} is repeated in the header", "keep one", Position(line))
+            raise DocumentError(DOCUMENT_INVALID, f"{name} is repeated in the header", "keep one", Position(line))
     if "table" not in names:
-        raise DocumentError("FIELD_MISSING", "the header has no table", "add a column named table", Position(line))
+        raise DocumentError(FIELD_MISSING, "the header has no table", "add a column named table", Position(line))
     return names
 
 
 def _row(line: int, cells: list[str] | csv.Error, names: list[str]) -> CsvRow:
     if isinstance(cells, csv.Error) and "field limit" not in str(cells):
         remedy = "close each double quote, and double the ones inside a cell"
-        return CsvRow(line, {}, Refused(code="DOCUMENT_INVALID", message=f"not a CSV line: {cells}", remedy=remedy))
+        return CsvRow(line, {}, Refused(code=DOCUMENT_INVALID, message=f"not a CSV line: {cells}", remedy=remedy))
     if isinstance(cells, csv.Error) or any(len(cell) > _LONGEST for cell in cells):
         message = f"longer than {MAX_TEXT:,} characters"
-        return CsvRow(line, {}, Refused(code="FIELD_VALUE", message=message, remedy="shorten it"))
+        return CsvRow(line, {}, Refused(code=FIELD_VALUE, message=message, remedy="shorten it"))
     if len(cells) > len(names):
         message = f"{len(cells)} cells, but the header has {len(names)}"
-        return CsvRow(line, {}, Refused(code="ROW_INVALID", message=message, remedy=_REMEDY))
+        return CsvRow(line, {}, Refused(code=ROW_INVALID, message=message, remedy=_REMEDY))
     return CsvRow(line, {name: _value(name, cell) for name, cell in zip(names, cells, strict=False) if cell})
 
 
@@ -403,14 +408,14 @@ def _list(cell: str) -> list[str] | Refused:
         return [part.strip() for part in cell.split("|")]
     names = "|".join(part.strip() for part in cell.split(",") if part.strip())
     remedy = f"separate the names by |, e.g. {names}; one name that holds a comma is written {json.dumps([cell])}"
-    return Refused(code="FIELD_VALUE", message="must be a list, not one text with commas", remedy=remedy, text=cell)
+    return Refused(code=FIELD_VALUE, message="must be a list, not one text with commas", remedy=remedy, text=cell)
 
 
 def _json(cell: str) -> Any:
     try:
         return read_json(cell)
     except DocumentError as error:
-        return Refused(code="FIELD_VALUE", message=error.message, remedy='write JSON, e.g. {"a": "b"}')
+        return Refused(code=FIELD_VALUE, message=error.message, remedy='write JSON, e.g. {"a": "b"}')
 
 
 def _form(hint: Any) -> str:
@@ -443,22 +448,22 @@ def read_text(folder: Folder, name: str) -> str:
         raise
     except OSError as error:
         message = f"the file can't be read: {error.strerror or type(error).__name__}"
-        raise DocumentError("FILE_UNREADABLE", message, "put a readable file there, or remove it") from error
+        raise DocumentError(FILE_UNREADABLE, message, "put a readable file there, or remove it") from error
     if len(content) > MAX_BYTES:
         message = f"larger than {MAX_BYTES // 1024**2} MB"
-        raise DocumentError("FILE_TOO_LARGE", message, "split it; a file of 10,000 rows has 1 to 5 MB")
+        raise DocumentError(FILE_TOO_LARGE, message, "split it; a file of 10,000 rows has 1 to 5 MB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise DocumentError("DOCUMENT_INVALID", "not UTF-8", "save it as UTF-8", Position(line)) from error
+        raise DocumentError(DOCUMENT_INVALID, "not UTF-8", "save it as UTF-8", Position(line)) from error
 
 
 def read_document(folder: Folder, name: str) -> Document:
     """A YAML or JSON file.
 
     Raises:
-        DocumentError: of `read_text`, `DOCUMENT_INVALID` or `DOCUMENT_INVALID`.
+        DocumentError: of `read_text`, `DOCUMENT_INVALID`.
         FileNotFoundError: there is no such file.
     """
     text = read_text(folder, name)

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Protocol
 
+from airflow_gddl.contract.codes import METADATA_UNREACHABLE, REVISION_UNREADABLE, STORAGE_DENIED
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
@@ -144,17 +145,17 @@ class RevisionFolder:
         """
         remedy = "name a commit, tag or branch that has the folder; in CI, fetch it first"
         if revision.startswith("-") or is_s3(str(folder)):
-            raise FatalError("REVISION_UNREADABLE", f"{folder}: no revision {revision!r} of it", remedy=remedy)
+            raise FatalError(REVISION_UNREADABLE, f"{folder}: no revision {revision!r} of it", remedy=remedy)
         command = ("git", "-C", str(folder), "archive", "--format=tar", revision)
         try:
             done = subprocess.run(command, capture_output=True, check=False)  # noqa: S603 - no shell, no option
         except OSError as error:
             what = f"git can't be started: {error.strerror}"
-            raise FatalError("REVISION_UNREADABLE", what, remedy="install git, and clone the repository") from error
+            raise FatalError(REVISION_UNREADABLE, what, remedy="install git, and clone the repository") from error
         if done.returncode:
             last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["git failed"]
             what = f"{folder} at {revision!r}: {last[0].removeprefix('fatal: ')}"
-            raise FatalError("REVISION_UNREADABLE", what, remedy=remedy)
+            raise FatalError(REVISION_UNREADABLE, what, remedy=remedy)
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
             files = {one.name: archive.extractfile(one) for one in archive if one.isreg()}
             return cls(LocalFolder(Path(folder)).base, {name: file.read() for name, file in files.items() if file})
@@ -253,7 +254,7 @@ def _denied(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
         remedy = "let the user of this process list the folder and read its files"
         raise FatalError(
-            "STORAGE_DENIED", "a metadata folder can't be listed", where=str(error.filename), remedy=remedy
+            STORAGE_DENIED, "a metadata folder can't be listed", where=str(error.filename), remedy=remedy
         ) from error
 
 
@@ -267,4 +268,4 @@ def reached(base: str) -> Iterator[None]:
     try:
         yield
     except RetriableError as error:
-        raise RetriableError("METADATA_UNREACHABLE", error.what, where=base, remedy=error.remedy) from error
+        raise RetriableError(METADATA_UNREACHABLE, error.what, where=base, remedy=error.remedy) from error

@@ -6,6 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_gddl.contract.codes import (
+    FIELD_TYPE,
+    FIELD_UNKNOWN,
+    FIELD_VALUE,
+    KEYS_CONFLICT,
+    KEYS_UNUSED,
+    TABLE_AMBIGUOUS,
+)
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.names import NamedTable, TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
@@ -112,7 +120,7 @@ class KeysEntry:
             if near
             else ("correct the name, add a metadata row for the table, or remove the keys")
         )
-        problem = SpecProblem("KEYS_UNUSED", ("keys",), list(self.keys), "no metadata row has this table", remedy)
+        problem = SpecProblem(KEYS_UNUSED, ("keys",), list(self.keys), "no metadata row has this table", remedy)
         return report(problem, (self.layer,), self.table)
 
 
@@ -171,18 +179,18 @@ def conflict(entry: KeysEntry, row_keys: Any) -> SpecProblem | None:
     if entry.tables:
         message = f"in {here}, {ambiguous(entry.table, entry.tables)}"
         remedy = ambiguous_remedy(entry.tables)
-        return SpecProblem("TABLE_AMBIGUOUS", ("keys",), list(entry.keys), message, remedy)
+        return SpecProblem(TABLE_AMBIGUOUS, ("keys",), list(entry.keys), message, remedy)
     remedy = "decide which columns identify a row, and name them in one place"
     if entry.rival:
         message = f"{here} and {entry.rival} name different keys"
-        return SpecProblem("KEYS_CONFLICT", ("keys",), list(entry.keys), message, remedy)
+        return SpecProblem(KEYS_CONFLICT, ("keys",), list(entry.keys), message, remedy)
     row_keys = one_or_more(row_keys)
     if (
         isinstance(row_keys, list)
         and all(isinstance(key, str) for key in row_keys)
         and set(row_keys) != set(entry.keys)
     ):
-        return SpecProblem("KEYS_CONFLICT", ("keys",), row_keys, f"differ from the keys that {here} names", remedy)
+        return SpecProblem(KEYS_CONFLICT, ("keys",), row_keys, f"differ from the keys that {here} names", remedy)
     return None
 
 
@@ -203,12 +211,12 @@ def _read(folder: Folder, name: str) -> Iterator[KeysEntry | Problem]:
 def _shape(value: Any) -> SpecProblem | None:
     remedy = "write keys: and below it schema.table: [column, ...]"
     if value is not None and not isinstance(value, dict):
-        return SpecProblem("FIELD_TYPE", (), value, "must be a mapping", remedy)
+        return SpecProblem(FIELD_TYPE, (), value, "must be a mapping", remedy)
     for name, item in _mapping(value).items():
         if name != "keys":
-            return SpecProblem("FIELD_UNKNOWN", (name,), item, "no such field in a keys file", remedy)
+            return SpecProblem(FIELD_UNKNOWN, (name,), item, "no such field in a keys file", remedy)
         if item is not None and not isinstance(item, dict):
-            return SpecProblem("FIELD_TYPE", (name,), item, "must be a mapping", remedy)
+            return SpecProblem(FIELD_TYPE, (name,), item, "must be a mapping", remedy)
     return None
 
 
@@ -218,11 +226,11 @@ def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
     for problem in screen([keys]):
         return report(replace(problem, path=("keys", *problem.path[1:])), (layer,), table)
     if isinstance(keys, str) and "," in keys:
-        return report(replace(joined_names(("keys",), keys), code="FIELD_VALUE"), (layer,), table)
+        return report(replace(joined_names(("keys",), keys), code=FIELD_VALUE), (layer,), table)
     keys = one_or_more(keys)
     if not isinstance(keys, list) or not all(isinstance(key, str) and key.strip() for key in keys):
         message, remedy = "must be a column name or a list of them", "write e.g. [id]; [] for a table without keys"
-        return report(SpecProblem("FIELD_VALUE", ("keys",), keys, message, remedy), (layer,), table)
+        return report(SpecProblem(FIELD_VALUE, ("keys",), keys, message, remedy), (layer,), table)
     return KeysEntry(table, tuple(keys), layer)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from airflow_gddl.contract.codes import FIELD_VALUE, FILE_NOT_READ, TABLE_AMBIGUOUS
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.names import TableNames, ambiguous, ambiguous_remedy
@@ -45,7 +46,7 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
     if len(targets) == 1:
         return next(iter(targets.values()))
     if targets:
-        return SpecProblem("TABLE_AMBIGUOUS", path, table, ambiguous(table, targets), ambiguous_remedy(targets))
+        return SpecProblem(TABLE_AMBIGUOUS, path, table, ambiguous(table, targets), ambiguous_remedy(targets))
     if table in names.written:
         return table
     near = names.tables.near(table)
@@ -54,8 +55,8 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
     remedy = meant if near else "name a table that some metadata row has, as schema.name"
     message = "no metadata row has this table"
     if path[0] == "heartbeat":
-        return SpecProblem("FIELD_VALUE", path, table, message, remedy)
-    return SpecProblem("FIELD_VALUE", path, table, message, remedy)
+        return SpecProblem(FIELD_VALUE, path, table, message, remedy)
+    return SpecProblem(FIELD_VALUE, path, table, message, remedy)
 
 
 def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
@@ -70,7 +71,7 @@ def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
         for table in members:
             message = f"a cycle of {len(members)}: {others}"
             remedy = "break the cycle: remove one of these depends_on"
-            problems[table] = SpecProblem("FIELD_VALUE", ("depends_on",), list(edges[table]), message, remedy)
+            problems[table] = SpecProblem(FIELD_VALUE, ("depends_on",), list(edges[table]), message, remedy)
     return problems
 
 
@@ -195,7 +196,7 @@ def unread(folder: Folder, loaded: LoadedMetadata) -> Iterator[Problem]:
 
 def _not_read(name: str, remedy: str) -> Problem:
     message = "looks like metadata, but is not read"
-    return Problem(code="FILE_NOT_READ", message=message, remedy=remedy, file=show_name(name))
+    return Problem(code=FILE_NOT_READ, message=message, remedy=remedy, file=show_name(name))
 
 
 def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool = False) -> LoadedMetadata:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from airflow_gddl.contract.alike import MANY, the_same_in
+from airflow_gddl.contract.codes import DOCUMENT_INVALID, FIELD_VALUE, FILE_UNREADABLE, SECRET_LIKE, Code
 from airflow_gddl.contract.connections import LENT
 from airflow_gddl.contract.errors import FieldPath, SpecProblem, field_name
 
@@ -49,7 +50,7 @@ class Listed(list[Any]):
 class Refused:
     """Placeholder for an unreadable value (a tag, a duplicate name, too deep nesting)."""
 
-    code: str
+    code: Code
     message: str
     remedy: str
     text: str | None = None
@@ -81,13 +82,11 @@ class DocumentError(Exception):
 
 def duplicate(name: str) -> Refused:
     """Placeholder for a duplicate name in a mapping."""
-    return Refused(
-        code="DOCUMENT_INVALID", message="written twice in the same mapping", remedy=f"keep one {name!r:.60}"
-    )
+    return Refused(code=DOCUMENT_INVALID, message="written twice in the same mapping", remedy=f"keep one {name!r:.60}")
 
 
 def too_deep() -> Refused:
-    return Refused(code="DOCUMENT_INVALID", message="nested too deeply", remedy="no field needs more than a few levels")
+    return Refused(code=DOCUMENT_INVALID, message="nested too deeply", remedy="no field needs more than a few levels")
 
 
 def position_of(value: Any, path: FieldPath) -> Position:
@@ -184,7 +183,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 def screen(values: Any) -> tuple[SpecProblem, ...]:
     """Problems of a row's (or a section's) own values. When there are secrets, only they are reported."""
-    hidden = tuple(SpecProblem("SECRET_LIKE", path, _Hidden(), "looks like a secret", REMEDY) for path in find(values))
+    hidden = tuple(SpecProblem(SECRET_LIKE, path, _Hidden(), "looks like a secret", REMEDY) for path in find(values))
     return hidden or tuple(_walk(values, ()))
 
 
@@ -199,7 +198,7 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
             yield _text(value, path)
     elif isinstance(value, (dict, list)):
         if len(value) > MAX_ITEMS:
-            yield SpecProblem("FIELD_VALUE", path, value, f"more than {MAX_ITEMS:,} entries", "name fewer")
+            yield SpecProblem(FIELD_VALUE, path, value, f"more than {MAX_ITEMS:,} entries", "name fewer")
             return
         items = value.items() if isinstance(value, dict) else enumerate(value)
         for part, item in items:
@@ -212,12 +211,12 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
 
 def _text(text: str, path: FieldPath) -> SpecProblem:
     if len(text) > MAX_TEXT:
-        return SpecProblem("FIELD_VALUE", path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
+        return SpecProblem(FIELD_VALUE, path, text, f"longer than {MAX_TEXT:,} characters", "shorten it")
     what, remedy = "control characters or lone surrogates", "remove them"
     if path[-2:] in (("options", "csv_delimiter"), ("options", "csv_row_delimiter")) and text.isascii():
         numbers = "".join(one if one.isprintable() else f"\\x{ord(one):02x}" for one in text)
         remedy = f"write control characters by their numbers, in single quotes: '{numbers}'"
-    return SpecProblem("FIELD_VALUE", path, text, what, remedy)
+    return SpecProblem(FIELD_VALUE, path, text, what, remedy)
 
 
 SHOWN = 80
@@ -331,7 +330,7 @@ def grouped(problems: Iterable[Problem]) -> list[tuple[Problem, str]]:
 def unread(error: DocumentError | FileNotFoundError, file: str) -> Problem:
     """The problem of a file that can't be read as a whole."""
     if isinstance(error, FileNotFoundError):
-        return Problem(code="FILE_UNREADABLE", message="listed, but missing", remedy="restore the file", file=file)
+        return Problem(code=FILE_UNREADABLE, message="listed, but missing", remedy="restore the file", file=file)
     line, column = error.position or (None, None)
     return Problem(code=error.code, message=error.message, remedy=error.remedy, file=file, line=line, column=column)
 

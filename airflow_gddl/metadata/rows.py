@@ -9,6 +9,18 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from airflow_gddl.contract.codes import (
+    FIELD_MISSING,
+    FIELD_REFUSED,
+    FIELD_TYPE,
+    FIELD_UNKNOWN,
+    FIELD_VALUE,
+    KEYS_MISSING,
+    LANDING_SHARED,
+    ROW_INVALID,
+    TABLE_DUPLICATE,
+    TARGET_TAKEN,
+)
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
@@ -133,7 +145,7 @@ def _rows(document: Document, entries: list[Any], shared: Layer, settings: Setti
             problems.append(report(_refused(entry), (layer,)))
         else:
             message, remedy = "a row must be a mapping of fields", "write e.g. - {table: shop.orders, keys: [id]}"
-            problems.append(report(SpecProblem("ROW_INVALID", (), entry, message, remedy), (layer,)))
+            problems.append(report(SpecProblem(ROW_INVALID, (), entry, message, remedy), (layer,)))
     return TableFile(tuple(rows), tuple(problems))
 
 
@@ -173,31 +185,29 @@ def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProbl
     """Problems that make a file unusable: without its defaults, its rows would have other meanings."""
     for name, value in values.items():
         if name not in FIELDS:
-            yield SpecProblem("FIELD_UNKNOWN", (name,), value, "no such field in a table file", near(name, FIELDS))
+            yield SpecProblem(FIELD_UNKNOWN, (name,), value, "no such field in a table file", near(name, FIELDS))
     yield from screen({name: value for name, value in values.items() if name != "tables"})
     source, defaults, tables = (values.get(name) for name in FIELDS)
     if isinstance(tables, Refused):
         yield replace(_refused(tables), path=("tables",))
     elif not isinstance(tables, list | None):
-        yield SpecProblem("FIELD_TYPE", ("tables",), tables, "must be a list of rows", "begin each row with a dash")
+        yield SpecProblem(FIELD_TYPE, ("tables",), tables, "must be a list of rows", "begin each row with a dash")
     elif values and "tables" not in values:
-        yield SpecProblem("FIELD_MISSING", ("tables",), None, "must be given", "add tables: and the rows below it")
+        yield SpecProblem(FIELD_MISSING, ("tables",), None, "must be given", "add tables: and the rows below it")
     if not isinstance(source, str | None | Refused):
-        yield SpecProblem("FIELD_TYPE", ("source",), source, "must be text", "write the source's short name")
+        yield SpecProblem(FIELD_TYPE, ("source",), source, "must be text", "write the source's short name")
     if isinstance(defaults, dict):
         problems = check_defaults(written(defaults), settings.tiers)
         yield from (replace(problem, path=("defaults", *problem.path)) for problem in problems)
     elif not isinstance(defaults, None | Refused):
-        yield SpecProblem(
-            "FIELD_TYPE", ("defaults",), defaults, "must be a mapping", "write name: value pairs below it"
-        )
+        yield SpecProblem(FIELD_TYPE, ("defaults",), defaults, "must be a mapping", "write name: value pairs below it")
 
 
 def _no_mapping(value: Any) -> SpecProblem:
     message, remedy = "must be a mapping", f"write the fields {', '.join(FIELDS)}"
     if isinstance(value, list):
         remedy = "put `tables:` in a line above the list"
-    return SpecProblem("FIELD_TYPE", (), value, message, remedy)
+    return SpecProblem(FIELD_TYPE, (), value, message, remedy)
 
 
 def _shared(top: Layer, document: Document) -> Layer:
@@ -244,7 +254,7 @@ def resolved(spec: TableSpec, landing: str | None) -> TableSpec | SpecProblem:
     target = rendered(spec.target, spec.source, spec.table)
     if fault := table_name_fault(target):
         message = f"{spec.source}:{spec.table} would be {target!r}: {fault}"
-        return SpecProblem("FIELD_VALUE", ("target",), spec.target, message, TEMPLATE_REMEDY)
+        return SpecProblem(FIELD_VALUE, ("target",), spec.target, message, TEMPLATE_REMEDY)
     source_name = None if target == spec.table else spec.table
     return replace(spec, table=target, target=None, source_table=source_name, landing=landing)
 
@@ -296,19 +306,19 @@ class TakenNames:
         same_target = self.by_target.get(spec.table.lower())
         if same_folder is not None and (same_folder is same_target or same_folder.spec.source == spec.source):
             message = f"this table has a row already, at {same_folder.place} (case does not count)"
-            return SpecProblem("TABLE_DUPLICATE", ("table",), name, message, "remove one of the two rows")
+            return SpecProblem(TABLE_DUPLICATE, ("table",), name, message, "remove one of the two rows")
         if same_target is not None:
             other = same_target.spec.qualified_name
             message = f"{spec.qualified_name} and {other} ({same_target.place}) have the target {spec.table}"
             remedy = f"give one of the two sources a target in gddl.yaml, e.g. target: {_TEMPLATE}"
-            return SpecProblem("TARGET_TAKEN", ("table",), name, message, remedy)
+            return SpecProblem(TARGET_TAKEN, ("table",), name, message, remedy)
         above = (self._by_folder[folder] for folder in folders if folder in self._by_folder)
         nested = same_folder or self._above.get(place) or next(above, None)
         if nested is not None:
             mine, other = LandingFolder.of(self.roots, spec).path, LandingFolder.of(self.roots, nested.spec).path
             message = f"its files in {mine} and those of {nested.spec.qualified_name} in {other} ({nested.place}) mix"
             remedy = "give each source in gddl.yaml a landing root of its own"
-            return SpecProblem("LANDING_SHARED", ("table",), name, message, remedy)
+            return SpecProblem(LANDING_SHARED, ("table",), name, message, remedy)
         return self._read_problem(spec)
 
     def _read_problem(self, spec: TableSpec) -> SpecProblem | None:
@@ -374,17 +384,17 @@ def _problems(spec: TableSpec, sources: Mapping[str, Source]) -> Iterator[SpecPr
         if source is None:
             known = ", ".join(sorted(sources)) or "none"
             message = f"no source of gddl.yaml has this name; there are: {known}"
-            yield SpecProblem("FIELD_VALUE", path, shard, message, "declare it in gddl.yaml under sources")
+            yield SpecProblem(FIELD_VALUE, path, shard, message, "declare it in gddl.yaml under sources")
             continue
         folder = LandingFolder(source.landing, spec.name_in_source).path.lower()
         if folder in folders:
             message = f"its files and those of {folders[folder]} land in one folder, {folder}"
             remedy = "give each source in gddl.yaml a landing root of its own"
-            yield SpecProblem("LANDING_SHARED", path, shard, message, remedy)
+            yield SpecProblem(LANDING_SHARED, path, shard, message, remedy)
         folders[folder] = shard
         if difference := _difference(spec, source):
             remedy = "give the row's sources one dialect and equal options, or load each into a table of its own"
-            yield SpecProblem("FIELD_REFUSED", path, shard, difference, remedy)
+            yield SpecProblem(FIELD_REFUSED, path, shard, difference, remedy)
 
 
 def _difference(spec: TableSpec, source: Source) -> str:
@@ -431,7 +441,7 @@ def _check(
     elif values.get("keys") is None:
         message = "no keys, neither in the metadata row nor in a keys file"
         remedy = "add keys: [column, ...] to the row; [] makes an append-only replica"
-        of_keys = SpecProblem("KEYS_MISSING", ("keys",), None, message, remedy)
+        of_keys = SpecProblem(KEYS_MISSING, ("keys",), None, message, remedy)
     problems: tuple[SpecProblem, ...] = () if of_keys is None else (of_keys,)
     if problems:
         values["keys"] = _PLACEHOLDERS["keys"]

@@ -11,6 +11,17 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.codes import (
+    FIELD_MISSING,
+    FIELD_TYPE,
+    FIELD_UNKNOWN,
+    FIELD_VALUE,
+    OVERRIDE_INVALID,
+    RUNNER_UNKNOWN,
+    SETTINGS_INVALID,
+    SETTINGS_MISSING,
+    VARIABLE_UNKNOWN,
+)
 from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import DEFAULT_TIERS, MEMORY, Roots, TierSpec, memory_remedy
@@ -75,7 +86,7 @@ def check_runners(
     try:
         RUNNERS.get(runner)
     except FatalError as error:
-        if error.code == "RUNNER_UNKNOWN":
+        if error.code == RUNNER_UNKNOWN:
             remedy = meant(runner, RUNNERS.names(), f"write one of {', '.join(RUNNERS.names())}")
             yield SpecProblem(error.code, ("runner",), runner, "no such runner", remedy)
         else:
@@ -93,7 +104,7 @@ def _misspelt_runners(sections: Iterable[str]) -> Iterator[SpecProblem]:
     known = RUNNERS.names()
     for name in sections:
         if name not in known and (close := difflib.get_close_matches(name.lower(), known, n=1, cutoff=_NEAR)):
-            yield SpecProblem("FIELD_UNKNOWN", ("runners", name), None, "no such runner", f"did you mean {close[0]}?")
+            yield SpecProblem(FIELD_UNKNOWN, ("runners", name), None, "no such runner", f"did you mean {close[0]}?")
 
 
 def is_remote(runner: str) -> bool:
@@ -144,7 +155,7 @@ def misspelt(environ: Mapping[str, str]) -> Iterator[Problem]:
             continue
         if near := difflib.get_close_matches(variable, NAMES, n=1, cutoff=_NEAR):
             place, remedy = f"{VARIABLE}{variable}", f"did you mean {near[0]}?"
-            yield Problem(code="VARIABLE_UNKNOWN", message="nothing reads it", remedy=remedy, file=place)
+            yield Problem(code=VARIABLE_UNKNOWN, message="nothing reads it", remedy=remedy, file=place)
 
 
 ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
@@ -163,7 +174,7 @@ class Override:
 class OverrideError(Exception):
     """A variable that can't be used; the text never holds its value."""
 
-    code = "OVERRIDE_INVALID"
+    code = OVERRIDE_INVALID
 
     def __init__(self, variable: str, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -267,9 +278,9 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
 def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
     path = ("tiers", name)
     if not _NAME.fullmatch(name):
-        return (SpecProblem("FIELD_VALUE", path, name, "not a tier's name", "use letters, digits, _ and -"),)
+        return (SpecProblem(FIELD_VALUE, path, name, "not a tier's name", "use letters, digits, _ and -"),)
     if not isinstance(changes, Mapping):
-        return (SpecProblem("FIELD_TYPE", path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
+        return (SpecProblem(FIELD_TYPE, path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
     base = plain(DEFAULT_TIERS.get(name, TierSpec()))
     return TIER.build({**base, **changes}, path)
 
@@ -281,29 +292,29 @@ _LONGEST = {"pool": 249, "queue": 256}
 def _check(tier: TierSpec) -> Iterator[SpecProblem]:
     for name in COUNTS:
         if (value := getattr(tier, name)) is not None and value < 1:
-            yield SpecProblem("FIELD_VALUE", (name,), value, "must be 1 or more", "write a number from 1 up")
+            yield SpecProblem(FIELD_VALUE, (name,), value, "must be 1 or more", "write a number from 1 up")
     yield from _wrong_amounts(tier)
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"
-        yield SpecProblem("FIELD_VALUE", ("executor_config",), "pod_override", "a Python object", remedy)
+        yield SpecProblem(FIELD_VALUE, ("executor_config",), "pod_override", "a Python object", remedy)
     if tier.queue is not None and not tier.queue.strip():
-        yield SpecProblem("FIELD_VALUE", ("queue",), tier.queue, "is no name", "write a queue's name, or null")
+        yield SpecProblem(FIELD_VALUE, ("queue",), tier.queue, "is no name", "write a queue's name, or null")
     for name, most in _LONGEST.items():
         if len(getattr(tier, name) or "") > most:
             what, remedy = "too long for Airflow", f"write up to {most} characters"
-            yield SpecProblem("FIELD_VALUE", (name,), getattr(tier, name), what, remedy)
+            yield SpecProblem(FIELD_VALUE, (name,), getattr(tier, name), what, remedy)
     if tier.tables_per_job <= 1 and tier.airflow not in (None, "table"):
         what = "a tier of one table a job has no packs: each table has its own DAG"
-        yield SpecProblem("FIELD_VALUE", ("airflow",), tier.airflow, what, "set tables_per_job above 1")
+        yield SpecProblem(FIELD_VALUE, ("airflow",), tier.airflow, what, "set tables_per_job above 1")
 
 
 def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
     for name in AMOUNTS:
         if not MEMORY.fullmatch(value := getattr(tier, name)):
-            yield SpecProblem("FIELD_VALUE", (name,), value, "not an amount of memory", memory_remedy(value))
+            yield SpecProblem(FIELD_VALUE, (name,), value, "not an amount of memory", memory_remedy(value))
     for name in DURATIONS:
         if not durations.is_duration(value := getattr(tier, name)):
-            yield SpecProblem("FIELD_VALUE", (name,), value, "not a duration", durations.remedy(value))
+            yield SpecProblem(FIELD_VALUE, (name,), value, "not a duration", durations.remedy(value))
 
 
 FIELDS = (
@@ -323,7 +334,7 @@ class SettingsError(MetadataError):
         self.problems = problems
         what = "; ".join(f"{p.place}: {p.field + ': ' if p.field else ''}{p.message}{_value_of(p)}" for p in problems)
         remedies = dict.fromkeys(p.remedy for p in problems)
-        super().__init__("SETTINGS_INVALID", what, where=base, remedy="; ".join(remedies))
+        super().__init__(SETTINGS_INVALID, what, where=base, remedy="; ".join(remedies))
 
 
 def _value_of(problem: Problem) -> str:
@@ -386,7 +397,7 @@ class _Draft:
         self.problems: list[Problem] = []
         if not isinstance(document.value, dict) and document.value is not None:
             self.take(
-                SpecProblem("FIELD_TYPE", (), document.value, "must be a mapping", "write landing: and lake: fields")
+                SpecProblem(FIELD_TYPE, (), document.value, "must be a mapping", "write landing: and lake: fields")
             )
             self.stop_if_wrong()
         self.values: dict[str, Any] = _copy(document.value or {})
@@ -405,16 +416,14 @@ class _Draft:
     def check_sections(self) -> None:
         for name, value in self.values.items():
             if name not in FIELDS:
-                self.take(SpecProblem("FIELD_UNKNOWN", (name,), value, "no such field", near(name, FIELDS)))
+                self.take(SpecProblem(FIELD_UNKNOWN, (name,), value, "no such field", near(name, FIELDS)))
         names = ("defaults", "tiers", "sources", "runners", "catalogs")
         sections: dict[FieldPath, Any] = {(name,): self.section(name) for name in names}
         if isinstance(runners := self.section("runners"), dict):
             sections |= {("runners", name): value or {} for name, value in runners.items()}
         for path, value in sections.items():
             if not isinstance(value, dict):
-                self.take(
-                    SpecProblem("FIELD_TYPE", path, value, "must be a mapping", "write name: value pairs below it")
-                )
+                self.take(SpecProblem(FIELD_TYPE, path, value, "must be a mapping", "write name: value pairs below it"))
         self.stop_if_wrong()
 
     def build(self) -> Settings:
@@ -428,7 +437,7 @@ class _Draft:
         sources = self.sources(tiers, roots)
         runner = self.values.get("runner", "local")
         if not isinstance(runner, str) or not runner.strip():
-            self.take(SpecProblem("FIELD_TYPE", ("runner",), runner, "must be a runner's name", "write e.g. local"))
+            self.take(SpecProblem(FIELD_TYPE, ("runner",), runner, "must be a runner's name", "write e.g. local"))
         else:
             sections = self.section("runners")
             self.take(*check_runners(runner, sections, tiers))
@@ -440,7 +449,7 @@ class _Draft:
         connection = self.values.get("aws_conn_id")
         if connection is not None and not (isinstance(connection, str) and connection.strip()):
             remedy = "write e.g. aws_default, or leave it out"
-            self.take(SpecProblem("FIELD_TYPE", ("aws_conn_id",), connection, "must be a connection's id", remedy))
+            self.take(SpecProblem(FIELD_TYPE, ("aws_conn_id",), connection, "must be a connection's id", remedy))
         prefix = self.dag_prefix()
         self.stop_if_wrong()
         return Settings(
@@ -464,10 +473,10 @@ class _Draft:
             if source.access is not None and (root.startswith(lake) or lake.startswith(root)):
                 what = f"has credentials of its own, and its files mix with the lake ({roots.lake})"
                 path, remedy = ("sources", name, "landing"), "give its files a root of their own"
-                self.take(SpecProblem("FIELD_VALUE", path, source.landing, what, remedy))
+                self.take(SpecProblem(FIELD_VALUE, path, source.landing, what, remedy))
             elif source.landing and source.landing == roots.lake:
                 path, remedy = ("sources", name, "landing"), "give the tables a folder of their own"
-                self.take(SpecProblem("FIELD_VALUE", path, source.landing, "the same folder as lake", remedy))
+                self.take(SpecProblem(FIELD_VALUE, path, source.landing, "the same folder as lake", remedy))
         return built
 
     def dag_prefix(self) -> str:
@@ -476,7 +485,7 @@ class _Draft:
             return ""
         if not isinstance(value, str) or not DAG_PREFIX.fullmatch(value):
             remedy = "use up to 40 letters, digits, _, - and ., e.g. sales_"
-            self.take(SpecProblem("FIELD_VALUE", ("dag_prefix",), value, "can't begin a DAG id", remedy))
+            self.take(SpecProblem(FIELD_VALUE, ("dag_prefix",), value, "can't begin a DAG id", remedy))
             return ""
         return value
 
@@ -487,27 +496,27 @@ class _Draft:
     def roots(self) -> Roots:
         if self.document.file == _ABSENT and not {"landing", "lake"} & self.values.keys():
             problem = Problem(
-                code="SETTINGS_MISSING", message="there is no such file", remedy=self.absent_remedy, file=FILE
+                code=SETTINGS_MISSING, message="there is no such file", remedy=self.absent_remedy, file=FILE
             )
             self.problems.append(problem)
             return Roots(landing="", lake="")
         landing, lake = self._root("landing"), self._root("lake")
         if landing and landing == lake:
             remedy = "give the tables a folder of their own"
-            self.take(SpecProblem("FIELD_VALUE", ("lake",), lake, "the same folder as landing", remedy))
+            self.take(SpecProblem(FIELD_VALUE, ("lake",), lake, "the same folder as landing", remedy))
         return Roots(landing=landing, lake=lake)
 
     def _root(self, name: str) -> str:
         value = self.values.get(name)
         remedy = f"write {name}: with an absolute path or s3://bucket/prefix in {FILE}, or set GDDL_{name.upper()}"
         if not isinstance(value, str):
-            code, message = ("FIELD_MISSING", "must be given") if value is None else ("FIELD_TYPE", "must be text")
+            code, message = (FIELD_MISSING, "must be given") if value is None else (FIELD_TYPE, "must be text")
             self.take(SpecProblem(code, (name,), value, message, remedy))
             return ""
         try:
             return absolute(value, self.base)
         except ValueError as error:
-            self.take(SpecProblem("FIELD_VALUE", (name,), value, f"not a usable root: {error}", remedy))
+            self.take(SpecProblem(FIELD_VALUE, (name,), value, f"not a usable root: {error}", remedy))
             return ""
 
     def screen(self) -> None:

@@ -11,6 +11,15 @@ from urllib.parse import unquote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import STRICT
+from airflow_gddl.contract.codes import (
+    CATALOG_UNKNOWN,
+    FIELD_MISSING,
+    FIELD_REFUSED,
+    FIELD_TYPE,
+    FIELD_VALUE,
+    LANDING_SHARED,
+    TARGET_TAKEN,
+)
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import (
     CATALOGS,
@@ -112,10 +121,10 @@ def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], 
     for name, values in section.items():
         path = ("catalogs", name)
         if not _NAME.fullmatch(name):
-            problems.append(SpecProblem("FIELD_VALUE", path, name, "not a catalog's name", "use letters, digits, _"))
+            problems.append(SpecProblem(FIELD_VALUE, path, name, "not a catalog's name", "use letters, digits, _"))
             continue
         if not isinstance(values, Mapping):
-            problems.append(SpecProblem("FIELD_TYPE", path, values, "must be a mapping", "write e.g. {kind: glue}"))
+            problems.append(SpecProblem(FIELD_TYPE, path, values, "must be a mapping", "write e.g. {kind: glue}"))
             continue
         built = CATALOG.build(values, path)
         faults = built if isinstance(built, tuple) else tuple(_check(built, CATALOGS[built.kind], path))
@@ -128,21 +137,21 @@ def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], 
 def _check(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
     for name in descriptor.needed:
         if getattr(spec, name) is None:
-            yield SpecProblem("FIELD_MISSING", (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
+            yield SpecProblem(FIELD_MISSING, (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
     owners = {name: kind for kind, other in reversed(list(CATALOGS.items())) for name in other.fields}
     for name, kind in owners.items():
         if name not in descriptor.fields and (value := getattr(spec, name)) is not None:
             message = f"belongs to kind {kind}"
-            yield SpecProblem("FIELD_VALUE", (*path, name), value, message, f"remove it, or write kind: {kind}")
+            yield SpecProblem(FIELD_VALUE, (*path, name), value, message, f"remove it, or write kind: {kind}")
     for name in ("database", "table"):
         value = getattr(spec, name)
         if fault := template_fault(value, of_table=name == "table"):
-            yield SpecProblem("FIELD_VALUE", (*path, name), value, fault, "use {schema}, {source}; {table} in table")
+            yield SpecProblem(FIELD_VALUE, (*path, name), value, fault, "use {schema}, {source}; {table} in table")
     for name, schemes in (_REST_SCHEMES if spec.kind == "iceberg_rest" else _SCHEMES).items():
         value = getattr(spec, name)
         if value is not None and not _is_url(value, schemes):
             remedy = f"write e.g. {schemes[-1]}://host:port, without user and password"
-            yield SpecProblem("FIELD_VALUE", (*path, name), value, f"not a URL of {' or '.join(schemes)}", remedy)
+            yield SpecProblem(FIELD_VALUE, (*path, name), value, f"not a URL of {' or '.join(schemes)}", remedy)
     yield from _limits(spec, path)
     yield from _of_iceberg(spec, descriptor, path)
 
@@ -151,25 +160,25 @@ def _of_iceberg(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[st
     if spec.connection is not None and not is_catalog_connection(spec.connection):
         message = "not a connection that metadata may name"
         remedy = f"call it e.g. {TOKEN_PREFIX.lower()}main, and write that name"
-        yield SpecProblem("FIELD_VALUE", (*path, "connection"), "(not shown)", message, remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "connection"), "(not shown)", message, remedy)
     if descriptor.is_iceberg and (other := [kind for kind in spec.tables if kind not in ICEBERG_KINDS]):
         message = "these have no Iceberg metadata"
-        yield SpecProblem("FIELD_VALUE", (*path, "tables"), other, message, f"name some of {', '.join(ICEBERG_KINDS)}")
+        yield SpecProblem(FIELD_VALUE, (*path, "tables"), other, message, f"name some of {', '.join(ICEBERG_KINDS)}")
 
 
 def _limits(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
     if not durations.is_duration(spec.timeout):
         remedy = durations.remedy(spec.timeout)
-        yield SpecProblem("FIELD_VALUE", (*path, "timeout"), spec.timeout, "not a duration", remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "timeout"), spec.timeout, "not a duration", remedy)
     elif durations.seconds(spec.timeout) > MAX_TIMEOUT_SECONDS:
         message = "longer than a job may wait for a catalog"
-        yield SpecProblem("FIELD_VALUE", (*path, "timeout"), spec.timeout, message, "write 60s or less, e.g. 5s")
+        yield SpecProblem(FIELD_VALUE, (*path, "timeout"), spec.timeout, message, "write 60s or less, e.g. 5s")
     if not spec.tables:
-        yield SpecProblem("FIELD_VALUE", (*path, "tables"), [], "names no table", "write e.g. [replica, history]")
+        yield SpecProblem(FIELD_VALUE, (*path, "tables"), [], "names no table", "write e.g. [replica, history]")
     if spec.token_env is not None and not _TOKEN.fullmatch(spec.token_env):
         message = "not a variable that metadata may name"
         remedy = f"put the token into a variable such as {TOKEN_PREFIX}TOKEN, and write that name"
-        yield SpecProblem("FIELD_VALUE", (*path, "token_env"), "(not shown)", message, remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "token_env"), "(not shown)", message, remedy)
 
 
 def _is_url(text: str, schemes: tuple[str, ...]) -> bool:
@@ -191,22 +200,22 @@ def check_rows(
         catalog = catalogs.get(spec.catalog)
         if catalog is None:
             remedy = near(spec.catalog, tuple(catalogs)) if catalogs else "describe it under catalogs: in gddl.yaml"
-            yield spec, SpecProblem("CATALOG_UNKNOWN", ("catalog",), spec.catalog, "no such catalog", remedy)
+            yield spec, SpecProblem(CATALOG_UNKNOWN, ("catalog",), spec.catalog, "no such catalog", remedy)
             continue
         if CATALOGS[catalog.kind].is_iceberg and not spec.iceberg:
             message = f"kind {catalog.kind} holds Iceberg tables"
-            yield spec, SpecProblem("FIELD_MISSING", ("iceberg",), None, message, "add iceberg: true, or catalog: null")
+            yield spec, SpecProblem(FIELD_MISSING, ("iceberg",), None, message, "add iceberg: true, or catalog: null")
             continue
         if spec.iceberg in CATALOGS[catalog.kind].refused_versions:
             message = f"tables of kind {catalog.kind} can't be committed to in this version of Iceberg's format"
-            yield spec, SpecProblem("FIELD_VALUE", ("iceberg",), spec.iceberg, message, "write true, or catalog: null")
+            yield spec, SpecProblem(FIELD_VALUE, ("iceberg",), spec.iceberg, message, "write true, or catalog: null")
             continue
         names = [entry_name(catalog, spec, kind) for kind in catalog.tables]
         first = next((taken[spec.catalog, name] for name in names if (spec.catalog, name) in taken), None)
         if first is not None:
             message = f"{first.table} has the name {names[0]} in this catalog (case does not count)"
             remedy = "give the catalog a database or table template that distinguishes them, or write catalog: null"
-            yield spec, SpecProblem("TARGET_TAKEN", ("catalog",), spec.catalog, message, remedy)
+            yield spec, SpecProblem(TARGET_TAKEN, ("catalog",), spec.catalog, message, remedy)
             continue
         taken |= {(spec.catalog, name): spec for name in names}
 
@@ -321,7 +330,7 @@ def _overlaps(sources: Mapping[str, Source], shared: str) -> Iterator[SpecProble
             if f"{root}/".startswith(f"{source.landing}/") or f"{source.landing}/".startswith(f"{root}/"):
                 what = f"has credentials of its own, and its files mix with those of {other} ({root})"
                 path, remedy = (SECTION, name, "landing"), "give its files a root of their own"
-                yield SpecProblem("FIELD_VALUE", path, source.landing, what, remedy)
+                yield SpecProblem(FIELD_VALUE, path, source.landing, what, remedy)
 
 
 def _shared_folders(sources: Mapping[str, Source]) -> Iterator[SpecProblem]:
@@ -333,17 +342,17 @@ def _shared_folders(sources: Mapping[str, Source]) -> Iterator[SpecProblem]:
         if source.proposes and other is not None:
             what = f"a new folder in {source.landing} may be one of the source {other}, too"
             path, remedy = (SECTION, name, "new_tables"), "give each of the two sources a landing root of its own"
-            yield SpecProblem("LANDING_SHARED", path, "propose", what, remedy)
+            yield SpecProblem(LANDING_SHARED, path, "propose", what, remedy)
 
 
 def _new_tables(spec: SourceSpec, path: FieldPath) -> Iterator[SpecProblem]:
     """Problems of `new_tables` and its limits."""
     if spec.new_tables is not None and spec.options.get("topic") and spec.connection is None:
         message, remedy = "tables of topics are shown by the source's catalog alone", "add connection to the source"
-        yield SpecProblem("FIELD_VALUE", (*path, "new_tables"), spec.new_tables, message, remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "new_tables"), spec.new_tables, message, remedy)
     if spec.new_table_limits is not None and spec.new_tables is None:
         remedy = "add new_tables: propose"
-        yield SpecProblem("FIELD_VALUE", (*path, "new_table_limits"), None, "limits of nothing", remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "new_table_limits"), None, "limits of nothing", remedy)
 
 
 def _source(
@@ -352,9 +361,9 @@ def _source(
     path: FieldPath = (SECTION, name)
     if not SOURCE_NAME.fullmatch(name):
         remedy = "use letters, digits, _ . and - (64 at most), e.g. crm"
-        return (SpecProblem("FIELD_VALUE", path, name, "not a name that a DAG id can carry", remedy),)
+        return (SpecProblem(FIELD_VALUE, path, name, "not a name that a DAG id can carry", remedy),)
     if not isinstance(entry, Mapping):
-        return (SpecProblem("FIELD_TYPE", path, entry, "must be a mapping", "write e.g. {landing: ../crm}"),)
+        return (SpecProblem(FIELD_TYPE, path, entry, "must be a mapping", "write e.g. {landing: ../crm}"),)
     spec = SOURCE.build(entry, path)
     if isinstance(spec, tuple):
         return spec
@@ -362,7 +371,7 @@ def _source(
     problems: list[SpecProblem] = list(_new_tables(spec, path))
     if "source" in spec.defaults:
         place, message = (*path, "defaults", "source"), "rows of a source are those that name it"
-        problems.append(SpecProblem("FIELD_REFUSED", place, spec.defaults["source"], message, "remove it"))
+        problems.append(SpecProblem(FIELD_REFUSED, place, spec.defaults["source"], message, "remove it"))
     problems += (replace(p, path=_place(path, locations, p.path)) for p in check_defaults(values, tiers))
     landing = _landing(spec, path, places)
     if isinstance(landing, SpecProblem):
@@ -390,7 +399,7 @@ def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecPro
         return None
     if (wrong := _wrong_access(spec)) is not None:
         field, what, remedy = wrong
-        return SpecProblem("FIELD_VALUE", (SECTION, name, field), getattr(spec, field), what, remedy)
+        return SpecProblem(FIELD_VALUE, (SECTION, name, field), getattr(spec, field), what, remedy)
     if not is_s3(landing):  # a folder, as a variable may name it in development
         return None
     return SourceAccess(
@@ -449,7 +458,7 @@ def _landing(spec: SourceSpec, path: FieldPath, places: tuple[str, str]) -> str 
         return absolute(spec.landing, base)
     except ValueError as error:
         remedy = "write landing: with an absolute path or s3://bucket/prefix, or leave it out"
-        return SpecProblem("FIELD_VALUE", (*path, "landing"), spec.landing, f"not a usable root: {error}", remedy)
+        return SpecProblem(FIELD_VALUE, (*path, "landing"), spec.landing, f"not a usable root: {error}", remedy)
 
 
 def _place(path: FieldPath, locations: Mapping[FieldPath, FieldPath], inner: FieldPath) -> FieldPath:

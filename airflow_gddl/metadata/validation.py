@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.codes import FIELD_MISSING, FIELD_REFUSED, FIELD_TYPE, FIELD_UNKNOWN, FIELD_VALUE
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features
@@ -163,27 +164,27 @@ class FieldShape(Generic[T]):
         if detail["loc"] and detail["loc"][0] in self._flags_or_numbers:
             here, kind = (*path, detail["loc"][0]), _FLAG_OR_NUMBER
         if here[:1] == ("schedule",):
-            return SpecProblem("FIELD_TYPE", ("schedule",), value, "not a schedule", _SCHEDULE)
+            return SpecProblem(FIELD_TYPE, ("schedule",), value, "not a schedule", _SCHEDULE)
         if kind == "missing":
-            return SpecProblem("FIELD_MISSING", here, None, "must be given", f"add {_as_written(here)}")
+            return SpecProblem(FIELD_MISSING, here, None, "must be given", f"add {_as_written(here)}")
         if kind == "unexpected_keyword_argument":
             return self._unknown(here, value)
         if kind == "literal_error":
             allowed = str(detail.get("ctx", {}).get("expected", ""))
             remedy = meant(value, re.findall(r"'([^']*)'", allowed), f"write one of {allowed}")
-            return SpecProblem("FIELD_VALUE", here, value, f"must be {allowed}", remedy)
+            return SpecProblem(FIELD_VALUE, here, value, f"must be {allowed}", remedy)
         plain = detail["msg"].removeprefix("Input should be ").removeprefix("Value error, ")
         wanted, remedy = _TYPES.get(kind, (plain, "see the JSON Schema in metadata/schema"))
         if kind in ("dict_type", "dataclass_type") and here and here[0] in EXAMPLES:
             remedy = f"write e.g. {here[0]}: {EXAMPLES[str(here[0])]}"
         if (remedy_of := self._remedies.get(str(here[-1]))) is not None:
             remedy = remedy_of(value)
-        return SpecProblem("FIELD_TYPE", here, value, f"must be {wanted}", remedy)
+        return SpecProblem(FIELD_TYPE, here, value, f"must be {wanted}", remedy)
 
     def _unknown(self, here: FieldPath, value: Any) -> SpecProblem:
         name, inner = str(here[-1]), _INNER.get(str(here[0])) if len(here) > 1 else None
         remedy = near(name, inner) if inner else self.unknown(name)
-        return SpecProblem("FIELD_UNKNOWN", here, value, "no such field", remedy)
+        return SpecProblem(FIELD_UNKNOWN, here, value, "no such field", remedy)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -203,7 +204,7 @@ def joined_names(path: FieldPath, text: str) -> SpecProblem:
     """The problem of a text with commas where a list is expected."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     remedy = f"write [{', '.join(map(quoted, names))}]; one name that holds a comma is written [{quoted(text)}]"
-    return SpecProblem("FIELD_TYPE", path, text, "must be a list, not one text with commas", remedy)
+    return SpecProblem(FIELD_TYPE, path, text, "must be a list, not one text with commas", remedy)
 
 
 def quoted(name: str) -> str:
@@ -325,7 +326,7 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
         if name in defaults:
             remedy = "move it into each row"
             message = "not a default: every table has its own"
-            return (SpecProblem("FIELD_REFUSED", (name,), defaults[name], message, remedy),)
+            return (SpecProblem(FIELD_REFUSED, (name,), defaults[name], message, remedy),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
     return (*_check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
 
@@ -334,13 +335,13 @@ def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
     if spec.size not in tiers:
         remedy = f"write one of {', '.join(tiers)}, or add the tier to gddl.yaml under tiers"
         remedy = meant(spec.size, tiers, remedy)
-        yield SpecProblem("FIELD_VALUE", ("size",), spec.size, "no such tier", remedy)
+        yield SpecProblem(FIELD_VALUE, ("size",), spec.size, "no such tier", remedy)
     yield from _schedule(spec)
     if spec.dialect not in DIALECTS.built_in and spec.dialect not in DIALECTS.names():
         allowed = " or ".join(map(repr, DIALECTS.names()))
         remedy = f"write one of {allowed}, or install the package that provides it"
         remedy = meant(spec.dialect, DIALECTS.names(), remedy)
-        yield SpecProblem("FIELD_VALUE", ("dialect",), spec.dialect, f"must be {allowed}", remedy)
+        yield SpecProblem(FIELD_VALUE, ("dialect",), spec.dialect, f"must be {allowed}", remedy)
     elif spec.options or spec.dialect not in DIALECTS.built_in:
         yield from _options(spec)
 
@@ -361,14 +362,14 @@ def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:
         if fault := cron_fault(schedule):
             near = difflib.get_close_matches(schedule.lower(), PRESETS, n=1, cutoff=0.8)
             remedy = f"did you mean '{near[0]}'? Else {_CRON_REMEDY}" if near else _CRON_REMEDY
-            yield SpecProblem("FIELD_VALUE", ("schedule",), schedule, fault, remedy)
+            yield SpecProblem(FIELD_VALUE, ("schedule",), schedule, fault, remedy)
     elif schedule is not None:
         names = schedule.get("assets", ())
         if set(schedule) != {"assets"} or not names or not all(name.strip() for name in names):
             message = "a mapping here has assets alone, with at least one name"
             meant = difflib.get_close_matches(next(iter(schedule), ""), ("assets",), n=1)
             remedy = f"{'did you mean assets? ' if meant and meant[0] not in schedule else ''}write {{assets: [name]}}"
-            yield SpecProblem("FIELD_VALUE", ("schedule",), schedule, message, remedy)
+            yield SpecProblem(FIELD_VALUE, ("schedule",), schedule, message, remedy)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from airflow.sdk import BaseNotifier, Context
 
 from airflow_gddl import version_compat as capabilities
+from airflow_gddl.contract.codes import CONNECTION_UNUSABLE, NOTIFIER_UNREACHABLE
 from airflow_gddl.contract.errors import FatalError, RetriableError, documented
 
 _TIMEOUT = 15
@@ -85,7 +86,7 @@ def url_of(connection: Any) -> str:
         what = f"connection {connection.conn_id!r} has no http(s) URL as its host"
         more = documented("monitoring.md", "alerts")
         remedy = f"write the service's URL as its host, or the whole URL as its password ({more})"
-        raise FatalError("CONNECTION_UNUSABLE", what, remedy=remedy)
+        raise FatalError(CONNECTION_UNUSABLE, what, remedy=remedy)
     return f"{url}/{connection.password}" if connection.password else url
 
 
@@ -104,7 +105,7 @@ def post_json(url: str, message: Mapping[str, Any]) -> None:
         place = urlsplit(url)
         what = f"{place.scheme}://{place.hostname}{f':{place.port}' if place.port else ''} took no message: {error}"
         remedy = "check the connection of the notifier and the network; the next load or watch sends it again"
-        raise RetriableError("NOTIFIER_UNREACHABLE", what, remedy=remedy) from error
+        raise RetriableError(NOTIFIER_UNREACHABLE, what, remedy=remedy) from error
 
 
 def _of(run: Any, name: str) -> Any:

@@ -11,6 +11,7 @@ import yaml
 
 from airflow_gddl.cli.screen import counted
 from airflow_gddl.cli.source_database import SourceDatabase
+from airflow_gddl.contract.codes import FIELD_VALUE
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.postgresql_log import Finding, creation_of, quoted_name
 from airflow_gddl.contract.sources.capture import PUBLICATION, properties_of
@@ -46,18 +47,18 @@ def with_source(settings: str, source: str, connection: str) -> str:
     if is_once and _parsed(edited) == {**before, "sources": {**sources, source: yaml.safe_load(block)[source]}}:
         return edited
     what = "gddl.yaml is written in a form that this command does not edit, such as `sources` in one line"
-    raise MetadataError("FIELD_VALUE", what, remedy=f"write this below `sources:`, and run it again:\n{block}")
+    raise MetadataError(FIELD_VALUE, what, remedy=f"write this below `sources:`, and run it again:\n{block}")
 
 
 def _declared(settings: str, declared: Mapping[str, Any], source: str, connection: str) -> str:
     if not declared.get("capture"):
         what = f"gddl.yaml has a source {source} without `capture`, which this command does not edit"
         lines = _block(source, connection, "  ").split("\n", 1)[1]
-        raise MetadataError("FIELD_VALUE", what, remedy=f"add these lines to it, and run it again:\n{lines}")
+        raise MetadataError(FIELD_VALUE, what, remedy=f"add these lines to it, and run it again:\n{lines}")
     if (named := declared.get("connection")) != connection:
         what = f"jobs read the source {source} by the connection {named}, and --connection is {connection}"
         remedy = f"give --connection {named}, or correct `connection` of the source in gddl.yaml"
-        raise MetadataError("FIELD_VALUE", what, remedy=remedy)
+        raise MetadataError(FIELD_VALUE, what, remedy=remedy)
     return settings
 
 

@@ -21,6 +21,7 @@ from airflow_gddl.cli.options import absolute, check_names
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.cli.verify import require_name
+from airflow_gddl.contract.codes import COMMAND_MISSING, FIELD_VALUE, ONBOARD_NOTHING_FOUND, ONBOARD_REFUSED
 from airflow_gddl.contract.errors import FatalError, MetadataError, documented
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
@@ -275,12 +276,12 @@ def _show_log(cli: CliContext, given: OnboardingOptions, facts: SourceFacts) -> 
 def check(given: OnboardingOptions) -> None:
     """
     Raises:
-        MetadataError: `FIELD_VALUE`, `FIELD_VALUE`, `FIELD_VALUE`.
+        MetadataError: `FIELD_VALUE`.
     """
     require_name(given.connection)
     if given.capture and not given.connection:
         remedy = "name the connection that jobs have, too: --connection GDDL_SOURCE_NAME"
-        raise MetadataError("FIELD_VALUE", "--capture needs --connection", remedy=remedy)
+        raise MetadataError(FIELD_VALUE, "--capture needs --connection", remedy=remedy)
     for problem in check_values(TableSpec(table="a.b", keys=(), source=given.source)):
         raise MetadataError(
             problem.code, f"the source {given.source!r:.80} is {problem.message}", remedy=problem.remedy
@@ -307,7 +308,7 @@ def _facts(cli: CliContext, given: OnboardingOptions, settings: Settings) -> Sou
     try:
         found = _found(cli, given, settings)
     except MetadataError as error:
-        if given.connection or not imported.selections or error.code != "ONBOARD_NOTHING_FOUND":
+        if given.connection or not imported.selections or error.code != ONBOARD_NOTHING_FOUND:
             raise
         found = None  # nothing has landed yet
     facts: SourceFacts = imported.facts(found)
@@ -331,11 +332,11 @@ def _imported(files: Sequence[Path]) -> Any:
         reading = import_module(place)
     except ModuleNotFoundError as error:
         what, remedy = "this installation lacks what reads the file of --from", "install all of airflow-gddl"
-        raise FatalError("COMMAND_MISSING", what, where=place, remedy=remedy) from error
+        raise FatalError(COMMAND_MISSING, what, where=place, remedy=remedy) from error
     try:
         return reading.read({str(path): path.read_text("utf-8-sig") for path in files})
     except (OSError, UnicodeDecodeError) as error:
-        raise MetadataError("ONBOARD_REFUSED", f"a file can't be read: {error}", remedy="correct --from") from error
+        raise MetadataError(ONBOARD_REFUSED, f"a file can't be read: {error}", remedy="correct --from") from error
 
 
 def _found(cli: CliContext, given: OnboardingOptions, settings: Settings) -> SourceFacts:
@@ -355,7 +356,7 @@ def _found(cli: CliContext, given: OnboardingOptions, settings: Settings) -> Sou
             "check landing, --schema and --table; files lie in <landing>/<schema>/<table>/, named as DMS names them;"
             " for files of another service, read the database: --connection NAME"
         )
-        raise MetadataError("ONBOARD_NOTHING_FOUND", "no table has files of AWS DMS there", where=root, remedy=remedy)
+        raise MetadataError(ONBOARD_NOTHING_FOUND, "no table has files of AWS DMS there", where=root, remedy=remedy)
     return facts
 
 

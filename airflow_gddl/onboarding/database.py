@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.cli.source_database import SourceDatabase
+from airflow_gddl.contract.codes import FIELD_VALUE, ONBOARD_SCHEMA_MISSING
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.metadata.problems import looks_secret
@@ -204,7 +205,7 @@ class Database(SourceDatabase):
         there = [name for name in inspector.get_schema_names() if name not in _SYSTEM and not name.startswith("pg_")]
         if missing := sorted(requested - set(there)):
             remedy = f"schemas that this connection may see: {', '.join(there[:20])}"
-            raise MetadataError("ONBOARD_SCHEMA_MISSING", f"the source has no schema {missing[0]!r}", remedy=remedy)
+            raise MetadataError(ONBOARD_SCHEMA_MISSING, f"the source has no schema {missing[0]!r}", remedy=remedy)
         return sorted(requested or there)
 
 
@@ -212,7 +213,7 @@ def _unfit(tables: Iterable[TableFacts]) -> Iterator[Notice]:
     for table in tables:
         if fault := table_name_fault(table.table):
             remedy = "rename it at the source, or by a rule of the CDC task; until then no row can load it"
-            yield Notice(table=table.table, code="FIELD_VALUE", message=fault, remedy=remedy)
+            yield Notice(table=table.table, code=FIELD_VALUE, message=fault, remedy=remedy)
 
 
 def _tables(connection: Any, inspector: Any, schema: str) -> Iterator[TableFacts]:

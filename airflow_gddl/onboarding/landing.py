@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from airflow_gddl.contract.codes import FIELD_VALUE, ONBOARD_CSV, ONBOARD_FILE_UNREADABLE
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATE_DELIMITERS, DIALECTS, TOTAL_ORDER, LandedColumns
 from airflow_gddl.contract.file_names import FileFormat, FileKind, change_time, classify, is_temporary, moment
@@ -255,14 +256,14 @@ def notices_of(folder: TableFolder) -> Iterable[Notice]:
     """Notices about a folder, including reasons that it can't become a table."""
     if fault := table_name_fault(folder.table):
         remedy = "rename the table in the task's mapping rules (`rename-table`), or exclude it"
-        yield Notice(table=folder.table, code="FIELD_VALUE", message=fault, remedy=remedy)
+        yield Notice(table=folder.table, code=FIELD_VALUE, message=fault, remedy=remedy)
     if any(file.format == "csv" for file in folder.files):
         message = "CSV states neither types nor, without a header, names: columns and keys can't be read"
         remedy = "set options.csv_header or options.csv_columns, and options.types; or have the service write parquet"
-        yield Notice(table=folder.table, code="ONBOARD_CSV", message=message, remedy=remedy)
+        yield Notice(table=folder.table, code=ONBOARD_CSV, message=message, remedy=remedy)
     for name, why in list(folder.unreadable.items())[:1]:
         message = f"{len(folder.unreadable)} of the sampled files can't be read, e.g. {name}: {why}"
-        yield Notice(table=folder.table, code="ONBOARD_FILE_UNREADABLE", message=message, remedy="rewrite it")
+        yield Notice(table=folder.table, code=ONBOARD_FILE_UNREADABLE, message=message, remedy="rewrite it")
 
 
 def key_candidates(folder: TableFolder) -> tuple[str, ...]:

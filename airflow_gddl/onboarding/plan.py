@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_gddl.contract.codes import ONBOARD_NO_KEY, ONBOARD_REFUSED, ONBOARD_ROW_ELSEWHERE, TABLE_DUPLICATE
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.extensions import TOTAL_ORDER
 from airflow_gddl.contract.s3 import is_s3, split
@@ -54,7 +55,7 @@ def make_plan(
     """Nothing is written.
 
     Raises:
-        MetadataError: `ONBOARD_REFUSED`, `ONBOARD_REFUSED`.
+        MetadataError: `ONBOARD_REFUSED`.
     """
     files = read_files(folder, settings, source)
     had = load_folder(folder, environ)
@@ -67,7 +68,7 @@ def make_plan(
         for table, problem in _touched(plan, new_problems):
             left_out.setdefault(table, _refusal(table, problem))
     raise MetadataError(
-        "ONBOARD_REFUSED", f"the files would be invalid: {new_problems[0]}", remedy=new_problems[0].remedy
+        ONBOARD_REFUSED, f"the files would be invalid: {new_problems[0]}", remedy=new_problems[0].remedy
     )
 
 
@@ -97,18 +98,18 @@ def _obstacle(table: TableFacts, files: SourceFiles, seen: Mapping[str, str]) ->
     if other := seen.get(name.lower()):
         message = f"differs from {other} only by case; some readers can't distinguish their folders and tables"
         return Notice(
-            table=name, code="TABLE_DUPLICATE", message=message, remedy="rename one with a rule of the CDC task"
+            table=name, code=TABLE_DUPLICATE, message=message, remedy="rename one with a rule of the CDC task"
         )
     if name.lower() not in files.present and (place := files.elsewhere.get(name.lower())):
         message = f"has its metadata row in {place}, for another source"
-        return Notice(table=name, code="ONBOARD_ROW_ELSEWHERE", message=message)
+        return Notice(table=name, code=ONBOARD_ROW_ELSEWHERE, message=message)
     return None
 
 
 def _without_key(table: str) -> Notice:
     message = "no primary key, no unique index without nulls, and nothing measured: the metadata row is not enabled"
     remedy = "name its keys, or leave [] for a table that only ever gets inserts; then remove enabled: false"
-    return Notice(table=table, code="ONBOARD_NO_KEY", message=message, remedy=remedy)
+    return Notice(table=table, code=ONBOARD_NO_KEY, message=message, remedy=remedy)
 
 
 def _new_problems(

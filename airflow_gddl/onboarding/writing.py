@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.codes import ONBOARD_REFUSED
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.metadata.folder import Folder
 from airflow_gddl.metadata.keys import Keys, read_keys
@@ -104,7 +105,7 @@ def _named_keys(keys: Keys, own_file: str, source: str, *, is_declared: bool) ->
 
 def _unusable(name: str, why: str) -> MetadataError:
     remedy = "fix the file: it may have the rows, or their keys"
-    return MetadataError("ONBOARD_REFUSED", f"{name} can't be read: {why}", remedy=remedy)
+    return MetadataError(ONBOARD_REFUSED, f"{name} can't be read: {why}", remedy=remedy)
 
 
 def _paths(row: Mapping[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.codes import PIPELINE_UNKNOWN
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.operators.job_runs import (
     CLAIM_WAIT_SECONDS,
@@ -84,7 +85,7 @@ def document_of(metadata: str, pipeline: str) -> PipelineDocument:
         why = f": {compiled.state.why}" if compiled.state.why else ""
         remedy = "its tables may have moved to another pack, which loads them in its next run"
         what = f"the metadata has no pipeline {pipeline}{why}"
-        raise MetadataError("PIPELINE_UNKNOWN", what, where=metadata, remedy=remedy)
+        raise MetadataError(PIPELINE_UNKNOWN, what, where=metadata, remedy=remedy)
     return document
 
 

@@ -14,6 +14,7 @@ from airflow.sdk import BaseOperator, Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.codes import METADATA_OUTDATED
 from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.aws import FromAirflow
@@ -57,7 +58,7 @@ def agreed(
     if document.metadata_at < work.metadata_at:
         remedy = "the task is retried; if that does not help, check how metadata changes reach this machine"
         what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(changed_rows)}"
-        raise RetriableError("METADATA_OUTDATED", what, where=metadata, remedy=remedy)
+        raise RetriableError(METADATA_OUTDATED, what, where=metadata, remedy=remedy)
     log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(changed_rows))
     return document, by_rows(work, document.specs)
 

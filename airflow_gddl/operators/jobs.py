@@ -12,6 +12,7 @@ from airflow.sdk import Asset, BaseOperator, BaseOperatorLink, Context
 
 from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
+from airflow_gddl.contract.codes import DAG_PAUSED
 from airflow_gddl.links import is_page, log_page
 from airflow_gddl.version_compat import TaskDeferred
 
@@ -329,7 +330,7 @@ class GddlFindOperator(BaseOperator):
             if paused := [dag_id for dag_id in requests.by_dag if is_paused(context.get("ti"), dag_id)]:
                 what = "the run of a paused DAG stays queued; nothing was triggered"
                 remedy = "unpause it, then clear this task"
-                raise FatalError("DAG_PAUSED", what, where=", ".join(paused), remedy=remedy)
+                raise FatalError(DAG_PAUSED, what, where=", ".join(paused), remedy=remedy)
         except GddlError as error:
             raise AirflowFailException(str(error)) from error
         for dag_id, its_conf in requests.by_dag.items():

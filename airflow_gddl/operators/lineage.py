@@ -23,6 +23,7 @@ from openlineage.client.facet_v2 import (
 )
 
 from airflow_gddl.contract import connections
+from airflow_gddl.contract.codes import TRUNCATE_APPLIED
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout
 from airflow_gddl.contract.result import JobResult, ResultColumn
@@ -171,7 +172,7 @@ def _state_of(result: JobResult) -> Any:
     """What a run made of the table as a whole; None: it has changed rows."""
     if result.mode != "incremental":
         return _STATES.CREATE if result.mode == "initial" else _STATES.OVERWRITE
-    truncated = any(warning.code == "TRUNCATE_APPLIED" for warning in result.warnings)
+    truncated = any(warning.code == TRUNCATE_APPLIED for warning in result.warnings)
     return _STATES.TRUNCATE if truncated else None
 
 

@@ -14,6 +14,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.actions import Maintain, Verify, WindowLength
 from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.codes import JOB_CANCELLED
 from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import RetriableError, brief
 from airflow_gddl.contract.layout import STATE, join
@@ -197,9 +198,7 @@ class _Execution:
         outcome = runner.run(job, reporter)
         operator.job_log = outcome.log
         if outcome.cancelled_by is not None:
-            raise RetriableError(
-                "JOB_CANCELLED", "the job was stopped", remedy="the next try runs the remaining tables"
-            )
+            raise RetriableError(JOB_CANCELLED, "the job was stopped", remedy="the next try runs the remaining tables")
         if isinstance(runner, RemoteRunner):
             if outcome.waiting is not None:
                 defer(operator, document, runner, outcome.waiting, replace(begun, since=runner.since or 0))

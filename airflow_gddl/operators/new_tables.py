@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.contract.codes import COMMAND_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_sources
 from airflow_gddl.metadata.folder import open_folder
@@ -61,7 +62,7 @@ def _room() -> Any:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         what, remedy = f"this installation lacks {place}", "install all of airflow-gddl, or remove new_tables"
-        raise FatalError("COMMAND_MISSING", what, where=place, remedy=remedy) from error
+        raise FatalError(COMMAND_MISSING, what, where=place, remedy=remedy) from error
 
 
 def _decisions(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]] | None:

@@ -10,6 +10,7 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.codes import TABLE_UNKNOWN
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
@@ -137,7 +138,7 @@ def _row(document: PipelineDocument, table: str) -> TableSpec:
     if row is None:
         what = f"{document.pipeline.dag_id} no longer loads {table}"
         raise MetadataError(
-            "TABLE_UNKNOWN", what, remedy="trigger gddl_rerun with this table: another DAG may load it now"
+            TABLE_UNKNOWN, what, remedy="trigger gddl_rerun with this table: another DAG may load it now"
         )
     return row
 

@@ -10,6 +10,7 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.codes import METADATA_UNREADABLE, OPTION_INVALID
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.operators.execution import Load, document_of
@@ -58,7 +59,7 @@ def _decided(operator: GddlLoadOperator, context: Context) -> dict[str, Pipeline
     directory = compiled.directory()
     if directory is None:
         why = compiled.state.why or "it has no tables"
-        raise RetriableError("METADATA_UNREADABLE", why, where=operator.metadata, remedy="see the import errors")
+        raise RetriableError(METADATA_UNREADABLE, why, where=operator.metadata, remedy="see the import errors")
     request = {"tables": requested(directory, operator.tables, operator.select, operator.exclude)}
     works = {}
     requests = requests_of({**request, "full_refresh": operator.full_refresh}, directory)
@@ -80,7 +81,7 @@ def _kept(operator: GddlLoadOperator, context: Context) -> dict[str, PipelineWor
     ti = context["ti"]
     stored = ti.xcom_pull(task_ids=operator.task_id, key=_WORK, map_indexes=ti.map_index)
     if not stored:
-        raise MetadataError("OPTION_INVALID", "the work of this try was lost", remedy="clear the task")
+        raise MetadataError(OPTION_INVALID, "the work of this try was lost", remedy="clear the task")
     return {dag_id: decode(PipelineWork, work) for dag_id, work in stored.items()}
 
 

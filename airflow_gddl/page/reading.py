@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from airflow_gddl import configuration
+from airflow_gddl.contract import codes
 from airflow_gddl.contract.actions import Action, Explain, ShowTable
+from airflow_gddl.contract.codes import EXPLAIN_BUSY, EXPLAIN_TOO_LONG, NEEDS_SPARK, PACKAGE_MISSING
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import HiddenColumns
-from airflow_gddl.contract.packages import LEAVES_SPARK_OUT, MISSING_CODE
+from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
@@ -80,7 +82,7 @@ class TableReader:
         try:
             return read()
         except FatalError as error:
-            if error.code != MISSING_CODE:
+            if error.code != PACKAGE_MISSING:
                 raise
             if self.document is None or self.spec is None:
                 raise _not_here(self.layout.replica) from error
@@ -117,7 +119,7 @@ def _slot(some: threading.BoundedSemaphore, table: str, patience: float) -> Iter
     """
     if not some.acquire(timeout=patience):
         what = f"{AT_ONCE} jobs of the page read tables"
-        raise RetriableError("EXPLAIN_BUSY", what, where=table, remedy="try again in some seconds")
+        raise RetriableError(EXPLAIN_BUSY, what, where=table, remedy="try again in some seconds")
     try:
         yield
     finally:
@@ -138,17 +140,17 @@ def _asked(document: PipelineDocument, spec: TableSpec, action: Action, environ:
     if result.error is None:
         return dict(result.details) if isinstance(result.details, Mapping) else {}
     code, message = result.error.code, result.error.message
-    if code == MISSING_CODE and command == JOB:
+    if code == PACKAGE_MISSING and command == JOB:
         raise _not_here(spec.table)
-    if code == "NEEDS_SPARK":
+    if code == NEEDS_SPARK:
         what = "only Spark can read this table, and the page starts none"
-        raise FatalError(code, what, where=spec.table, remedy=_EXPLAIN_REMEDY)
-    raise FatalError(code, message.removeprefix(f"[{code}] "))
+        raise FatalError(NEEDS_SPARK, what, where=spec.table, remedy=_EXPLAIN_REMEDY)
+    raise FatalError(codes.of(code), message.removeprefix(f"[{code}] "))
 
 
 def _not_here(where: str) -> FatalError:
     what = "reading tables needs packages that Airflow's environment lacks"
-    return FatalError(MISSING_CODE, what, where=where, remedy=_REMEDY)
+    return FatalError(PACKAGE_MISSING, what, where=where, remedy=_REMEDY)
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,7 @@ class JobLimits:
     def tick(self) -> None:
         if time.monotonic() - self.began > LONGEST_SECONDS:
             what = f"the table was not read within {LONGEST_SECONDS:.0f} s"
-            raise RetriableError("EXPLAIN_TOO_LONG", what, where=self.table, remedy=_EXPLAIN_REMEDY)
+            raise RetriableError(EXPLAIN_TOO_LONG, what, where=self.table, remedy=_EXPLAIN_REMEDY)
 
     def on_progress(self, event: ProgressEvent) -> None:
         """Steps are not shown."""

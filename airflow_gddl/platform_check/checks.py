@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.contract.codes import PLATFORM_CHECK_FAILED, PLATFORM_NOT_REMOVED, UNEXPECTED
 from airflow_gddl.contract.errors import GddlError, documented
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.s3 import is_s3
@@ -132,7 +133,7 @@ class Outcome:
     @property
     def code(self) -> str:
         """Code of the failure; empty where it did not fail."""
-        code = "PLATFORM_NOT_REMOVED" if self.check == "cleanup" else "PLATFORM_CHECK_FAILED"
+        code = PLATFORM_NOT_REMOVED if self.check == "cleanup" else PLATFORM_CHECK_FAILED
         return code if self.state == "FAIL" else ""
 
     @property
@@ -151,6 +152,6 @@ def not_tried(check: str, reason: str, finding: str = "") -> Outcome:
 
 def failed(check: str, error: Exception, seconds: float = 0.0) -> Outcome:
     """The outcome of a check that raised this error."""
-    cause = error.code if isinstance(error, GddlError) else getattr(error, "cause", "UNEXPECTED")
-    said = f"{type(error).__name__}: {error}" if cause == "UNEXPECTED" else str(error)
+    cause = error.code if isinstance(error, GddlError) else getattr(error, "cause", UNEXPECTED)
+    said = f"{type(error).__name__}: {error}" if cause == UNEXPECTED else str(error)
     return Outcome(check=check, state="FAIL", finding=said.rstrip("."), cause=cause, seconds=seconds)

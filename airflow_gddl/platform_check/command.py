@@ -13,6 +13,7 @@ from pathlib import Path
 from airflow_gddl.cli import context
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
+from airflow_gddl.contract.codes import PATH_UNUSABLE
 from airflow_gddl.contract.errors import MetadataError, documented
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.source_access import announced
@@ -87,7 +88,7 @@ def _require_report(path: Path) -> None:
         why = "is there, and no report of a check"
     else:
         return
-    raise MetadataError("PATH_UNUSABLE", f"{path} {why}", remedy="name another file with --report")
+    raise MetadataError(PATH_UNUSABLE, f"{path} {why}", remedy="name another file with --report")
 
 
 def _write(cli: CliContext, path: Path, content: str) -> bool:

@@ -16,6 +16,7 @@ from airflow_gddl.cli import job
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.codes import JOB_CANCELLED, PACKAGE_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
@@ -95,7 +96,7 @@ class JobChecks:
         if outcome.cancelled_by is None or "succeeded" in ends or _all_succeeded(outcome):
             raise NotTriedError("ended")
         codes = Counter(result.error.code for result in outcome.results if result.error is not None)
-        if set(codes) != {"JOB_CANCELLED"} or set(ends) - {"cancelled"}:
+        if set(codes) != {JOB_CANCELLED} or set(ends) - {"cancelled"}:
             raise FoundError(
                 f"a job that was stopped ended with {dict(codes) or 'no error'} {', '.join(ends)}".rstrip()
             )
@@ -137,7 +138,7 @@ class JobChecks:
         except ImportError as error:
             raise NotTriedError("no-package", f"{error}; {_INSTALL}") from error
         except FatalError as error:
-            if error.code != "PACKAGE_MISSING":
+            if error.code != PACKAGE_MISSING:
                 raise
             raise NotTriedError("no-package", f"{error.what}; {_INSTALL}") from error
         read = metadata_folder.read(self.context.cli.apart(), str(folder.metadata))

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from airflow_gddl import __version__
-from airflow_gddl.contract.documentation import code_texts
+from airflow_gddl.contract.codes import REGISTER
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import installed_version
 from airflow_gddl.contract.s3 import S3Settings
@@ -33,7 +33,7 @@ _MACHINES = ("aarch64", "arm64", "x86_64")
 
 def report(context: CheckContext, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """The content of the file."""
-    codes = {"", "UNEXPECTED", *code_texts()}
+    codes = {"", *REGISTER}
     return {
         "form": FORM,
         "airflow_gddl": _version(__version__),

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from airflow_gddl.contract.codes import S3_CREDENTIALS_REFUSED, STORAGE_DENIED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.platform_check.checks import CheckContext, FoundError, NotTriedError
 from airflow_gddl.stores import read_if_there
 
 OBJECTS = 1_050
 """More than one page of a listing."""
-_DENIED = {"S3_CREDENTIALS_REFUSED", "STORAGE_DENIED"}
+_DENIED = {S3_CREDENTIALS_REFUSED, STORAGE_DENIED}
 
 
 def put(context: CheckContext) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
+from airflow_gddl.contract.codes import LAKE_UNREADABLE, OPTION_INVALID
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import Roots
@@ -68,7 +69,7 @@ def notifiers() -> list[Any]:
     """Notifiers of `[gddl] alert_notifiers`; else the webhook of `notify_connection`, if set.
 
     Raises:
-        MetadataError: `OPTION_INVALID`, `OPTION_INVALID`.
+        MetadataError: `OPTION_INVALID`.
     """
     written = configuration.text("alert_notifiers")
     if not written:
@@ -79,7 +80,7 @@ def notifiers() -> list[Any]:
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         what = f"not a list of notifiers: {error}"
         remedy = 'write e.g. [{"notifier": "webhook", "arguments": {"connection": "ops"}}]'
-        raise MetadataError("OPTION_INVALID", what, where="[gddl] alert_notifiers", remedy=remedy) from error
+        raise MetadataError(OPTION_INVALID, what, where="[gddl] alert_notifiers", remedy=remedy) from error
 
 
 def _tell(
@@ -147,7 +148,7 @@ def watch(
     for trouble in known.troubles:
         log.warning("%s", trouble.what)
     if known.troubles and not known.read:
-        raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
+        raise RetriableError(LAKE_UNREADABLE, known.troubles[0].what, remedy="check `lake` and its credentials")
     homes = {row.table: row.dag_id for row in directory.rows if row.dag_id is not None}
     moved = moves(known.notified_by, homes)
     _follow(directory.roots, moved, environ)

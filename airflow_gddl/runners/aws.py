@@ -20,6 +20,7 @@ from botocore.exceptions import (
     ProfileNotFound,
 )
 
+from airflow_gddl.contract.codes import PLATFORM_REFUSED, PLATFORM_UNREACHABLE
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 
 # The standard mode honours Retry-After and throttling with growing pauses.
@@ -74,9 +75,9 @@ def translated(service: str) -> Iterator[None]:
         raise _refusal(error, service) from error
     except _SETTINGS as error:
         remedy = f"correct runners.{section} in gddl.yaml (region, aws_conn_id), or the credentials of the environment"
-        raise FatalError("PLATFORM_REFUSED", f"{service}: {error}", remedy=remedy) from error
+        raise FatalError(PLATFORM_REFUSED, f"{service}: {error}", remedy=remedy) from error
     except BotoCoreError as error:
-        raise RetriableError("PLATFORM_UNREACHABLE", f"{service}: {error}", remedy="the call is retried") from error
+        raise RetriableError(PLATFORM_UNREACHABLE, f"{service}: {error}", remedy="the call is retried") from error
 
 
 def code_of(error: ClientError) -> str:
@@ -86,12 +87,12 @@ def code_of(error: ClientError) -> str:
 def _refusal(error: ClientError, service: str) -> GddlError:
     what = f"{service}: {error}"[:500]
     if code_of(error).startswith(_PASSING):
-        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="the call is retried")
+        return RetriableError(PLATFORM_UNREACHABLE, what, remedy="the call is retried")
     if any(word in code_of(error) for word in _QUOTAS):
         remedy = "the call is retried: it may go through when other runs have ended; else ask AWS for a larger quota"
-        return RetriableError("PLATFORM_UNREACHABLE", what, remedy=remedy)
+        return RetriableError(PLATFORM_UNREACHABLE, what, remedy=remedy)
     guide = service.lower().replace(" ", "-")
     remedy = f"see the message above and the permissions that docs/platforms/{guide}.md lists"
     if code_of(error) in _CREDENTIALS:
         remedy = "renew the credentials of aws_conn_id, or of the environment; a role renews them by itself"
-    return FatalError("PLATFORM_REFUSED", what, remedy=remedy)
+    return FatalError(PLATFORM_REFUSED, what, remedy=remedy)

@@ -9,6 +9,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_gddl.contract.codec import decode
+from airflow_gddl.contract.codes import (
+    OPTION_INVALID,
+    RUNNER_BROKEN,
+    RUNNER_NEEDS_S3,
+    RUNNER_SETTINGS_INVALID,
+    RUNNER_UNKNOWN,
+)
 from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem, documented
 from airflow_gddl.contract.extensions import ExtensionPoint
 from airflow_gddl.contract.packages import needed_by
@@ -34,7 +41,7 @@ def settings_of(runner: str, cls: type[T], declared: Mapping[str, Any]) -> T:
     except FatalError as error:
         where = f"gddl.yaml, runners.{runner}{error.where.removeprefix(cls.__name__)}"
         remedy = f"correct `runners: {{{runner}: …}}`; {documented('metadata.md')} has every field"
-        raise MetadataError("RUNNER_SETTINGS_INVALID", error.what, where=where, remedy=remedy) from error
+        raise MetadataError(RUNNER_SETTINGS_INVALID, error.what, where=where, remedy=remedy) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +135,8 @@ RUNNERS: ExtensionPoint[RunnerDescriptor] = ExtensionPoint(
         "glue": "airflow_gddl.runners.glue.settings:RUNNER",
         "spark_submit": "airflow_gddl.runners.spark_submit:RUNNER",
     },
-    unknown_code="RUNNER_UNKNOWN",
-    broken_code="RUNNER_BROKEN",
+    unknown_code=RUNNER_UNKNOWN,
+    broken_code=RUNNER_BROKEN,
 )
 
 
@@ -151,7 +158,7 @@ def check_remote(runner: str, declared: Mapping[str, Any], roots: Mapping[FieldP
         if not refused and not is_s3(root) and not declared.get("local_roots"):
             what = f"runner {runner} needs it in an object store"
             name = ".".join(map(str, path))
-            yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, f"set {name} to s3://bucket/prefix")
+            yield SpecProblem(RUNNER_NEEDS_S3, path, root, what, f"set {name} to s3://bucket/prefix")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,7 +252,7 @@ def renderer_of(name: str) -> Renderer:
     descriptor = RUNNERS.get(name)
     if not descriptor.deploy:
         remedy = "leave it out: this runner needs no saved jobs"
-        raise MetadataError("OPTION_INVALID", f"{name}: there are no jobs to deploy", remedy=remedy)
+        raise MetadataError(OPTION_INVALID, f"{name}: there are no jobs to deploy", remedy=remedy)
     found: Renderer = _imported(descriptor.deploy, f"gddl deploy {name}", descriptor.install)
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from airflow_gddl.contract import codes
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec, TierSpec
@@ -145,7 +146,7 @@ def check_contract(runner: str, job: str, deployed: str | None) -> None:
     if deployed not in (None, str(CONTRACT_VERSION)):
         what = f"job {job!r} was deployed for contract version {deployed}, and this side has {CONTRACT_VERSION}"
         remedy = f"put the same airflow-gddl on both sides, and run `gddl deploy {runner}`"
-        raise FatalError("CONTRACT_VERSION", what, remedy=remedy)
+        raise FatalError(codes.CONTRACT_VERSION, what, remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,8 +25,19 @@ from datetime import timedelta
 from functools import cached_property
 from typing import Any, Literal
 
+from airflow_gddl.contract import codes
 from airflow_gddl.contract.actions import Keyed
 from airflow_gddl.contract.codec import decode, plain, to_document, to_json
+from airflow_gddl.contract.codes import (
+    ATTEMPTS_DAMAGED,
+    CONTRACT_VERSION,
+    JOB_CANCELLED,
+    REMOTE_RUN_CANCELLED,
+    REMOTE_RUN_FAILED,
+    REMOTE_RUN_LOST,
+    RUN_TIMEOUT,
+    SPEC_INVALID,
+)
 from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.layout import STATE, join, results_folder, spec_path
 from airflow_gddl.contract.result import ErrorInfo, JobResult
@@ -156,7 +167,7 @@ class Attempts:
             return json.loads(self._store.read(path))
         except (FileNotFoundError, ValueError) as error:
             what = f"the record of a submission can't be read: {error}"
-            raise FatalError("ATTEMPTS_DAMAGED", what, where=path, remedy=_REMEDY) from error
+            raise FatalError(ATTEMPTS_DAMAGED, what, where=path, remedy=_REMEDY) from error
 
     def _path(self, number: int, part: Part) -> str:
         return join(self._folder, f"{number:06d}-{part}.json")
@@ -264,7 +275,7 @@ class ResultReader:
                 yield result
 
 
-_OF_ORDERS = ("CONTRACT_VERSION", "SPEC_INVALID", *sorted(CODES))
+_OF_ORDERS = (CONTRACT_VERSION, SPEC_INVALID, *sorted(CODES))
 _REFUSAL = re.compile(rf"\[({'|'.join(_OF_ORDERS)})\]")
 """Log line of a job that ends before its first table."""
 
@@ -280,7 +291,7 @@ def out_of_time(tier: str, limit: timedelta | None = None) -> ErrorInfo:
         "[RUN_TIMEOUT] the task reached its time limit before this table was done; nothing is lost, the next try "
         f"resumes where it stopped. Remedy: a load's limit is {setting}: raise it, or give the table another size"
     )
-    return ErrorInfo(code="RUN_TIMEOUT", message=message)
+    return ErrorInfo(code=RUN_TIMEOUT, message=message)
 
 
 def out_of_time_result(table: str, run_id: str, tier: str) -> JobResult:
@@ -293,13 +304,13 @@ def unanswered(table: str, attempt: Attempt, run_status: RunStatus, handle: Hand
     if attempt.timed_out:
         return out_of_time_result(table, attempt.submission.run_id, attempt.submission.size)
     if run_status.state == "cancelled":
-        code, what = "REMOTE_RUN_CANCELLED", "the run was cancelled before this table was done"
+        code, what = REMOTE_RUN_CANCELLED, "the run was cancelled before this table was done"
     elif run_status.state == "lost":
-        code, what = "REMOTE_RUN_LOST", "the platform no longer knows the run"
+        code, what = REMOTE_RUN_LOST, "the platform no longer knows the run"
     elif (refusal := _REFUSAL.search(run_status.message)) is not None:
-        code, what = refusal[1], "the job ended before its first table; nothing was written"
+        code, what = codes.of(refusal[1]), "the job ended before its first table; nothing was written"
     else:
-        code, what = "REMOTE_RUN_FAILED", f"the run {run_status.state} without a result for this table"
+        code, what = REMOTE_RUN_FAILED, f"the run {run_status.state} without a result for this table"
     said = f": {run_status.message}" if run_status.message else ""
     where = f". Its page: {handle.page}" if handle.page else ""
     info = ErrorInfo(code=code, message=f"{what}{said}{where}")
@@ -514,7 +525,7 @@ class _Passage:
     def give_up(self, number: int) -> None:
         """Report tables without a result as cancelled."""
         what = f"the run was stopped by {signal.Signals(number).name}; the next run resumes where it stopped"
-        info = ErrorInfo(code="JOB_CANCELLED", message=what)
+        info = ErrorInfo(code=JOB_CANCELLED, message=what)
         for table in list(self.unfinished):
             self._report([JobResult(table=table, status="failed", run_id=self.spec.run_id, error=info)])
 

@@ -15,6 +15,7 @@ from airflow_gddl.bundle import write_code
 from airflow_gddl.contract import durations
 from airflow_gddl.contract import spec as sizes
 from airflow_gddl.contract.basics import STRICT
+from airflow_gddl.contract.codes import FIELD_TYPE, FIELD_VALUE, MASTER_UNREACHABLE, SPARK_HOME_INVALID
 from airflow_gddl.contract.errors import FatalError, RetriableError, SpecProblem
 from airflow_gddl.contract.java import find_java
 from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
@@ -74,26 +75,26 @@ def check_settings(settings: SparkSubmitSettings) -> Iterator[SpecProblem]:
     """What types can't say about the settings; paths are those of fields."""
     if not _MASTER.fullmatch(settings.master):
         remedy = "write spark://host:7077, yarn or k8s://https://host:6443; `runner: local` needs no master"
-        yield SpecProblem("FIELD_VALUE", ("master",), settings.master, "not a cluster that spark-submit knows", remedy)
+        yield SpecProblem(FIELD_VALUE, ("master",), settings.master, "not a cluster that spark-submit knows", remedy)
     if not sizes.MEMORY.fullmatch(settings.driver_memory):
         remedy = "write a number and k, m, g or t, e.g. 4g"
-        yield SpecProblem("FIELD_VALUE", ("driver_memory",), settings.driver_memory, "not an amount of memory", remedy)
+        yield SpecProblem(FIELD_VALUE, ("driver_memory",), settings.driver_memory, "not an amount of memory", remedy)
     if not durations.is_duration(settings.start_timeout):
         remedy = "write e.g. 45s, 30m, 2h or 7d"
-        yield SpecProblem("FIELD_VALUE", ("start_timeout",), settings.start_timeout, "not a duration", remedy)
+        yield SpecProblem(FIELD_VALUE, ("start_timeout",), settings.start_timeout, "not a duration", remedy)
     yield from _conf(settings.conf)
 
 
 def _conf(conf: Mapping[str, Any]) -> Iterator[SpecProblem]:
     for name, value in conf.items():
         if name in _OWN_CONF:
-            yield SpecProblem("FIELD_VALUE", ("conf", name), value, "set by the runner itself", _OWN_CONF[name])
+            yield SpecProblem(FIELD_VALUE, ("conf", name), value, "set by the runner itself", _OWN_CONF[name])
         elif not re.fullmatch(r"spark\.[A-Za-z0-9_.*-]+", name):
             remedy = "write e.g. spark.executor.extraJavaOptions"
-            yield SpecProblem("FIELD_VALUE", ("conf", name), value, "not the name of a Spark setting", remedy)
+            yield SpecProblem(FIELD_VALUE, ("conf", name), value, "not the name of a Spark setting", remedy)
         elif not isinstance(value, (str, bool, int, float)):
             message = "must be text, a number, true or false"
-            yield SpecProblem("FIELD_TYPE", ("conf", name), value, message, "write one value, in quotes if need be")
+            yield SpecProblem(FIELD_TYPE, ("conf", name), value, message, "write one value, in quotes if need be")
 
 
 NAME = "spark_submit"
@@ -182,7 +183,7 @@ class SparkSubmitRunner:
         """See `JobProcess.run`.
 
         Raises:
-            FatalError: `JAVA_MISSING`, `JAVA_MISSING`, `SPARK_HOME_INVALID`, `CODE_MISSING`, or `JOB_NOT_STARTED`.
+            FatalError: `JAVA_MISSING`, `SPARK_HOME_INVALID`, `CODE_MISSING`, or `JOB_NOT_STARTED`.
             RetriableError: `MASTER_UNREACHABLE`.
         """
         find_java(self.driver.environ)
@@ -212,7 +213,7 @@ def _of_home(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Makes the driver use the Python modules of that Spark."""
     if not (home / "bin" / "spark-submit").is_file():
         remedy = "name the folder of an unpacked Spark, or leave spark_home out to take the one installed with pip"
-        raise FatalError("SPARK_HOME_INVALID", f"{home} holds no bin/spark-submit", where="gddl.yaml", remedy=remedy)
+        raise FatalError(SPARK_HOME_INVALID, f"{home} holds no bin/spark-submit", where="gddl.yaml", remedy=remedy)
     python = home / "python"
     modules = [str(python), *map(str, sorted(python.glob("lib/py4j-*-src.zip")))] if python.is_dir() else []
     path = os.pathsep.join(filter(None, [*modules, environ.get("PYTHONPATH", "")]))
@@ -237,7 +238,7 @@ def check_master(master: str) -> None:
         else:
             return
     remedy = "start the cluster, or correct runners.spark_submit.master"
-    raise RetriableError("MASTER_UNREACHABLE", f"no master answers ({'; '.join(faults)})", where=master, remedy=remedy)
+    raise RetriableError(MASTER_UNREACHABLE, f"no master answers ({'; '.join(faults)})", where=master, remedy=remedy)
 
 
 def make(settings: RunnerSettings) -> SparkSubmitRunner:

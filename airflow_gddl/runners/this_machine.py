@@ -24,8 +24,10 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from airflow_gddl import __version__
+from airflow_gddl.contract import codes
 from airflow_gddl.contract.codec import from_json_or_none, report_from_json, to_document
-from airflow_gddl.contract.errors import RETRIED, FatalError, GddlError
+from airflow_gddl.contract.codes import JOB_CANCELLED, JOB_DIED, JOB_NOT_STARTED, LAKE_NOT_WRITABLE, RETRIED
+from airflow_gddl.contract.errors import FatalError, GddlError
 from airflow_gddl.contract.extensions import ProbeSkippedError
 from airflow_gddl.contract.java import INSTALL_JAVA, find_java
 from airflow_gddl.contract.layout import join, log_folder
@@ -303,7 +305,7 @@ def _attend(child: Child, spec: JobSpec, reader: _Reader) -> None:
         for line in child.lines():
             reader.take(line)
     except OSError as error:
-        raise FatalError("JOB_NOT_STARTED", f"the job's process did not start: {error}") from error
+        raise FatalError(JOB_NOT_STARTED, f"the job's process did not start: {error}") from error
     status = child.exit_status if child.exit_status is not None else 1
     if reader.is_continuous and status == 0:
         return  # stopped before these tables started: no result, no error
@@ -316,7 +318,7 @@ def _attend(child: Child, spec: JobSpec, reader: _Reader) -> None:
 def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
     if child.cancelled_by is not None:
         what = f"the run was stopped by {child.cancelled_by.name}; the next run resumes where it stopped"
-        return ErrorInfo(code="JOB_CANCELLED", message=what)
+        return ErrorInfo(code=JOB_CANCELLED, message=what)
     last = log.tail.rpartition("\n")[2]
     if status in (_REFUSED, _RETRY) and (coded := _CODED.match(last)):
         return ErrorInfo(code=coded[1], message=last, fatal=status == _REFUSED and coded[1] not in RETRIED)
@@ -324,7 +326,7 @@ def _why(child: Child, status: int, log: JobLog) -> ErrorInfo:
         error = package_missing("the job", lacking[1], install="airflow-gddl[spark]", where="the Python of jobs")
         return error_info(error)
     said = f"; last lines of its log:\n{log.tail}" if log.tail else "; it wrote no log"
-    return ErrorInfo(code="JOB_DIED", message=f"the job {how_it_ended(status)} before this table was done{said}")
+    return ErrorInfo(code=JOB_DIED, message=f"the job {how_it_ended(status)} before this table was done{said}")
 
 
 def how_it_ended(status: int) -> str:
@@ -342,7 +344,7 @@ def _open_log(spec: JobSpec) -> JobLog:
     except OSError as error:
         remedy = "check `lake` in gddl.yaml and the folder's permissions"
         raise FatalError(
-            "LAKE_NOT_WRITABLE", f"no log can be written: {error}", where=spec.roots.lake, remedy=remedy
+            LAKE_NOT_WRITABLE, f"no log can be written: {error}", where=spec.roots.lake, remedy=remedy
         ) from error
 
 
@@ -353,7 +355,7 @@ class LocalRunner(JobProcess):
         """See `JobProcess.run`.
 
         Raises:
-            FatalError: `JAVA_MISSING`, `JAVA_MISSING`, `JOB_NOT_STARTED`, or as `check_roots`.
+            FatalError: `JAVA_MISSING`, `JOB_NOT_STARTED`, or as `check_roots`.
             RetriableError: as `check_roots`.
         """
         over_many = any(not spec.tier_of(table).in_one_task for table in spec.tables if table.size in spec.tiers)
@@ -389,21 +391,21 @@ def _asked(given: RunnerCheck) -> str:
             command, env=dict(given.environ), capture_output=True, text=True, timeout=_CHECK_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise FatalError("JOB_NOT_STARTED", f"{shown} does not start: {error}", remedy=remedy) from error
+        raise FatalError(JOB_NOT_STARTED, f"{shown} does not start: {error}", remedy=remedy) from error
     last = (done.stderr.strip().splitlines() or [""])[-1]
     if done.returncode and (coded := _CODED.match(last)):
-        raise FatalError(coded[1], last.removeprefix(f"[{coded[1]}] ").rstrip("."), where=shown)
+        raise FatalError(codes.of(coded[1]), last.removeprefix(f"[{coded[1]}] ").rstrip("."), where=shown)
     try:
         found = json.loads(done.stdout)
     except ValueError as error:
         what = f"{shown} --check {how_it_ended(done.returncode)}: {last}"
-        raise FatalError("JOB_NOT_STARTED", what, remedy=remedy) from error
+        raise FatalError(JOB_NOT_STARTED, what, remedy=remedy) from error
     if found["contract_version"] != CONTRACT_VERSION:
         what = (
             f"{shown} has contract version {found['contract_version']} (airflow-gddl {found['version']}),"
             f" this Python {CONTRACT_VERSION} (airflow-gddl {__version__})"
         )
-        raise FatalError("CONTRACT_VERSION", what, remedy="install the same airflow-gddl on both sides")
+        raise FatalError(codes.CONTRACT_VERSION, what, remedy="install the same airflow-gddl on both sides")
     return f"{shown}: airflow-gddl {found['version']}, {found['packages']}"
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
 
+from airflow_gddl.contract.codes import LAKE_UNREADABLE, METADATA_UNREADABLE
+
 _SHOWN = 20
 
 
@@ -69,12 +71,12 @@ class GddlSensor(BaseSensorOperator):
         compiled = configuration.compiled_metadata(place)
         directory = compiled.directory()
         if directory is None:
-            raise RetriableError("METADATA_UNREADABLE", compiled.state.why or "no table", where=place, remedy="retry")
+            raise RetriableError(METADATA_UNREADABLE, compiled.state.why or "no table", where=place, remedy="retry")
         homes = loaded_by(requested(directory, self.tables, self.select, self.exclude), directory)
         rows = [row for row in directory.rows if row.table in homes]
         known = StateReader(directory.roots.lake, time.time, configuration.environ_of(directory)).read()
         if known.troubles and not known.read:
-            raise RetriableError("LAKE_UNREADABLE", known.troubles[0].what, remedy="check `lake` and its credentials")
+            raise RetriableError(LAKE_UNREADABLE, known.troubles[0].what, remedy="check `lake` and its credentials")
         moment = _moment(self.as_of)
         late_rows = [one for one in table_statuses(rows, known, time.time()) if (one.as_of or 0.0) < moment]
         return [_line(one.row.table, one.as_of, one.record.error if one.failed else None) for one in late_rows]

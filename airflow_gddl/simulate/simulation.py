@@ -20,6 +20,7 @@ from airflow_gddl.cli.init import DemoFolder
 from airflow_gddl.cli.job import Request, perform
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration, number_columns
 from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.codes import SIMULATE_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
@@ -82,7 +83,7 @@ def sources(source: str, chosen: Sequence[str]) -> dict[str, pa.Table]:
     for name in names:
         if name not in inputs:
             remedy = f"tables: {', '.join(sorted(inputs))}"
-            raise MetadataError("SIMULATE_INVALID", f"no table {name!r}", where=source, remedy=remedy)
+            raise MetadataError(SIMULATE_INVALID, f"no table {name!r}", where=source, remedy=remedy)
     return {name: read_table(table) if isinstance(table := inputs[name], Path) else table for name in names}
 
 

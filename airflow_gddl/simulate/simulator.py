@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from airflow_gddl.contract.codes import SIMULATE_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.simulate.source import COMMIT_TIME, OPERATION, SEQUENCE, TIMESTAMP, load_sources
@@ -150,7 +151,7 @@ def prepare(spec: SimulateSpec) -> Simulator:
     """Read the input, write nothing yet.
 
     Raises:
-        MetadataError: `SIMULATE_INVALID`, `SIMULATE_INVALID`, `SIMULATE_INVALID`,
+        MetadataError: `SIMULATE_INVALID`,
             `SIMULATE_INVALID`.
     """
     check(spec)
@@ -167,7 +168,7 @@ def simulate(spec: SimulateSpec, *, truth: Path | None = None) -> Simulator:
         MetadataError: as `prepare` and `Simulator.land`.
     """
     if truth and isinstance(spec.landing, Path) and truth.resolve().is_relative_to(spec.landing.resolve()):
-        raise MetadataError("SIMULATE_INVALID", f"truth folder {truth} is inside landing", remedy="choose another")
+        raise MetadataError(SIMULATE_INVALID, f"truth folder {truth} is inside landing", remedy="choose another")
     simulator = prepare(spec)
     for number in range(spec.rounds + 1):
         simulator.land(number)
@@ -339,7 +340,7 @@ class _Table:
         """
         if next(open_store().list(self._folder), None) is not None:
             remedy = "remove it or choose another landing root"
-            raise MetadataError("SIMULATE_INVALID", "the landing folder holds files", where=self._folder, remedy=remedy)
+            raise MetadataError(SIMULATE_INVALID, "the landing folder holds files", where=self._folder, remedy=remedy)
         for number, begin in enumerate(range(0, self.base.num_rows, ROWS_PER_LOAD_FILE), 1):
             rows = self.base.slice(begin, ROWS_PER_LOAD_FILE)
             rows = rows.append_column(SEQUENCE, pa.nulls(rows.num_rows, pa.string()))

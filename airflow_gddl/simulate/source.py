@@ -12,6 +12,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from airflow_gddl.contract.codes import SIMULATE_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.likely_keys import key_columns, unique
@@ -52,7 +53,7 @@ def find_tables(folder: Path) -> dict[str, Path]:
             tables[path.name] = path
     if not tables:
         remedy = "give a folder of .csv, .csv.gz or .parquet files, or of folders of parquet files"
-        raise MetadataError("SIMULATE_INVALID", "no tables", where=str(folder), remedy=remedy)
+        raise MetadataError(SIMULATE_INVALID, "no tables", where=str(folder), remedy=remedy)
     return tables
 
 
@@ -77,12 +78,12 @@ def load_sources(spec: SimulateSpec) -> dict[str, pa.Table]:
     """The tables of the spec, ready to simulate, by name in sorted order.
 
     Raises:
-        MetadataError: `SIMULATE_INVALID`, `SIMULATE_INVALID`, `SIMULATE_INVALID`.
+        MetadataError: `SIMULATE_INVALID`.
     """
     given = find_tables(spec.input) if isinstance(spec.input, Path) else dict(spec.input)
     for name in sorted(set(spec.tables) - set(given)):
         remedy = f"tables: {', '.join(sorted(given))}"
-        raise MetadataError("SIMULATE_INVALID", f"no table {name!r} in the input", remedy=remedy)
+        raise MetadataError(SIMULATE_INVALID, f"no table {name!r} in the input", remedy=remedy)
     return {name: _prepared(spec.tables[name], name, given[name]) for name in sorted(spec.tables)}
 
 
@@ -95,7 +96,7 @@ def _prepared(shape: TableShape, name: str, given: pa.Table | Path) -> pa.Table:
     for column in names:
         if column.lower() in (OPERATION.lower(), SEQUENCE, COMMIT_TIME) or lowered.count(column.lower()) > 1:
             what = f"column {column!r} collides with another one, or one that the files add"
-            raise MetadataError("SIMULATE_INVALID", what, where=name, remedy="rename it")
+            raise MetadataError(SIMULATE_INVALID, what, where=name, remedy="rename it")
     table = pa.table([_normal(values) for values in table.columns], names).combine_chunks()
     for key in shape.keys:
         if key not in names or table[key].null_count:
@@ -108,7 +109,7 @@ def _prepared(shape: TableShape, name: str, given: pa.Table | Path) -> pa.Table:
 
 def _wrong_keys(what: str, name: str, columns: list[str]) -> MetadataError:
     remedy = f"columns: {', '.join(columns)}; or set `surrogate`"
-    return MetadataError("SIMULATE_INVALID", what, where=name, remedy=remedy)
+    return MetadataError(SIMULATE_INVALID, what, where=name, remedy=remedy)
 
 
 def _normal(values: pa.ChunkedArray) -> pa.ChunkedArray:

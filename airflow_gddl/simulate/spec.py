@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from airflow_gddl.contract.codes import SIMULATE_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.row_checks import table_name_fault
 
@@ -88,4 +89,4 @@ def check(spec: SimulateSpec) -> None:
         *((0 <= share <= 1, f"{name} is {share}", "a share is from 0 to 1") for name, share in shares.items()),
     ):
         if not good:
-            raise MetadataError("SIMULATE_INVALID", what, remedy=remedy)
+            raise MetadataError(SIMULATE_INVALID, what, remedy=remedy)

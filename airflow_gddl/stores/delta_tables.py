@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from airflow_gddl.contract.codes import LAKE_UNREADABLE
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.packages import needed_by
@@ -69,7 +70,7 @@ def opened(path: str, environ: Mapping[str, str]) -> Iterator[Any]:
         raise
     except Exception as error:  # the package raises errors of its dependencies; the page must still load
         what = f"{type(error).__name__}: {str(error)[:300]}"
-        raise RetriableError("LAKE_UNREADABLE", what, where=path, remedy="check `lake` and its credentials") from error
+        raise RetriableError(LAKE_UNREADABLE, what, where=path, remedy="check `lake` and its credentials") from error
 
 
 _VERSIONS = 20

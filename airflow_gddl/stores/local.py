@@ -24,6 +24,7 @@ from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG
 from typing import BinaryIO, NamedTuple
 
+from airflow_gddl.contract.codes import STORAGE_UNUSABLE
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores.readers import StoredObject, StoreReader, make_folder
 
@@ -60,7 +61,7 @@ def bare(path: str) -> str:
     location = path.removeprefix(_FILE)
     if not location.startswith("/"):
         what, remedy = f"{path!r} is neither absolute nor s3://", "use /folder, file:///folder or s3://bucket/prefix"
-        raise FatalError("STORAGE_UNUSABLE", what, remedy=remedy)
+        raise FatalError(STORAGE_UNUSABLE, what, remedy=remedy)
     return location.rstrip("/") or "/"
 
 

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
+from airflow_gddl.contract.codes import DISK_FULL, FILE_TOO_LARGE, STORAGE_BUSY, STORAGE_DENIED, STORAGE_UNUSABLE
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.s3 import is_s3, s3_error
 
@@ -116,22 +117,22 @@ def disk_full(text: str, path: str, shown: Exception | None = None) -> Retriable
 
 def _full(path: str, error: Exception) -> RetriableError:
     remedy = "free space there, then run again; nothing is lost, the next run resumes the batch"
-    return RetriableError("DISK_FULL", _first_line(error), where=path, remedy=remedy)
+    return RetriableError(DISK_FULL, _first_line(error), where=path, remedy=remedy)
 
 
 def _denied(path: str, error: Exception) -> FatalError:
     remedy = "grant the role or user of this process the right to list, read and write there"
-    return FatalError("STORAGE_DENIED", f"no permission: {_first_line(error)}", where=path, remedy=remedy)
+    return FatalError(STORAGE_DENIED, f"no permission: {_first_line(error)}", where=path, remedy=remedy)
 
 
 def _unusable(path: str, error: Exception) -> FatalError:
     remedy = "correct the path or the settings of the store"
-    return FatalError("STORAGE_UNUSABLE", _first_line(error), where=path, remedy=remedy)
+    return FatalError(STORAGE_UNUSABLE, _first_line(error), where=path, remedy=remedy)
 
 
 def _busy(path: str, error: Exception) -> RetriableError:
     remedy = "run again; if it happens again, check the mount, the network, the bucket's region and the permissions"
-    return RetriableError("STORAGE_BUSY", f"the store failed: {_first_line(error)}", where=path, remedy=remedy)
+    return RetriableError(STORAGE_BUSY, f"the store failed: {_first_line(error)}", where=path, remedy=remedy)
 
 
 def _first_line(error: Exception) -> str:
@@ -257,7 +258,7 @@ def too_large(what: str, path: str) -> QuarantinableError:
         what: how large it is; the tier's bound is its end.
     """
     remedy = "deliver it in smaller files, or again after max_inflated_bytes of the tier is raised"
-    return QuarantinableError("FILE_TOO_LARGE", f"{what}: {remedy}", where=path, remedy=remedy)
+    return QuarantinableError(FILE_TOO_LARGE, f"{what}: {remedy}", where=path, remedy=remedy)
 
 
 _DEEPEST = 64

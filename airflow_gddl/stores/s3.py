@@ -17,6 +17,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 from obstore.store import S3Store
 
+from airflow_gddl.contract.codes import S3_CREDENTIALS_MISSING, S3_UNREACHABLE, STORAGE_UNUSABLE
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.packages import needed_by, package_missing
 from airflow_gddl.contract.s3 import PROFILE_REMEDY, S3Settings, is_on, profile_of, split
@@ -59,7 +60,7 @@ def _client(bucket: str, variables: tuple[tuple[str, str], ...], quick: bool) ->
     if not _BUCKET.fullmatch(bucket):
         # Not shown: it may hold keys, which some tools take there.
         remedy = "write s3://bucket/prefix; credentials have no place in it"
-        raise FatalError("STORAGE_UNUSABLE", "the URL does not name a bucket", remedy=remedy)
+        raise FatalError(STORAGE_UNUSABLE, "the URL does not name a bucket", remedy=remedy)
     environ = dict(variables)
     settings = S3Settings.of(environ)
     retries = min(_QUICK_RETRIES, settings.retries) if quick else settings.retries
@@ -118,9 +119,9 @@ def _of_role(environ: Mapping[str, str]) -> Callable[[], S3Credential]:
         code = error.response.get("Error", {}).get("Code", "") if isinstance(error, ClientError) else ""
         what = f"the role {role} can't be assumed: {error}"
         if code in _PASSING or type(error).__name__ in ("EndpointConnectionError", "ConnectTimeoutError"):
-            raise RetriableError("S3_UNREACHABLE", what, remedy="try again") from error
+            raise RetriableError(S3_UNREACHABLE, what, remedy="try again") from error
         remedy = "check its ARN, its trust policy and external_id, and the credentials of where this runs"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy=remedy) from error
+        raise FatalError(S3_CREDENTIALS_MISSING, what, remedy=remedy) from error
     return lambda: first.pop() if first else _renewed_early(assumed())
 
 
@@ -154,7 +155,7 @@ def _of_profile(name: str) -> Callable[[], S3Credential] | None:
         raise FatalError(missing.code, missing.what, where=missing.where, remedy=PROFILE_REMEDY) from error
     except Exception as error:
         what = f"the profile {name or 'default'!r} gives no credentials: {error}"
-        raise FatalError("S3_CREDENTIALS_MISSING", what, remedy="check the profile") from error
+        raise FatalError(S3_CREDENTIALS_MISSING, what, remedy="check the profile") from error
 
 
 if TYPE_CHECKING:

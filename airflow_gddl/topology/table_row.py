@@ -18,6 +18,7 @@ from itertools import pairwise
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import PRIORITY_RANK
+from airflow_gddl.contract.codes import OPTION_INVALID, TABLE_ROW_BAD, TABLE_UNKNOWN
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.row_checks import table_name_fault
@@ -142,12 +143,10 @@ def select(tables: Sequence[TableSpec], names: Sequence[str], bad: Sequence[str]
     targets = {name: named.find(name) for name in names}
     for name, target in targets.items():
         if target is None and name in bad:
-            raise MetadataError(
-                "TABLE_ROW_BAD", f"the metadata row of {name!r} is invalid", remedy="see `gddl validate`"
-            )
+            raise MetadataError(TABLE_ROW_BAD, f"the metadata row of {name!r} is invalid", remedy="see `gddl validate`")
         if target is None:
             raise MetadataError(
-                "TABLE_UNKNOWN", f"no metadata row has the table {name!r}", remedy=_hint(name, list(known))
+                TABLE_UNKNOWN, f"no metadata row has the table {name!r}", remedy=_hint(name, list(known))
             )
     return in_order([known[target] for target in dict.fromkeys(targets.values()) if target is not None])
 
@@ -272,7 +271,7 @@ def _parsed(selector: str) -> list[tuple[str, str]]:
             method, value = "table", method
         if method not in METHODS or not value:
             remedy = f"write e.g. tag:finance or shop.*; methods are {', '.join(METHODS)}"
-            raise MetadataError("OPTION_INVALID", f"not a selector of tables: {selector!r}", remedy=remedy)
+            raise MetadataError(OPTION_INVALID, f"not a selector of tables: {selector!r}", remedy=remedy)
         parts.append((method, value))
     return parts
 

@@ -11,6 +11,7 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 
+from airflow_gddl.contract.codes import DEMO_FAILED
 from airflow_gddl.contract.errors import FatalError
 from devtools.standalone.supervisor import RefusedError, Standalone
 
@@ -49,7 +50,7 @@ class Runs:
         """Wait until these DAGs exist, and unpause them.
 
         Raises:
-            FatalError: `DEMO_FAILED`, `DEMO_FAILED`.
+            FatalError: `DEMO_FAILED`.
         """
         self.airflow.wait(f"the DAGs {', '.join(dag_ids)}", lambda: set(dag_ids) <= self.dags().keys(), seconds)
         for dag_id, dag in self.dags().items():
@@ -64,7 +65,7 @@ class Runs:
         """Start one run, however often a busy server has to be asked.
 
         Raises:
-            FatalError: `DEMO_FAILED`, `DEMO_FAILED`, `DEMO_FAILED`.
+            FatalError: `DEMO_FAILED`.
         """
         run = RunRef(dag_id, f"manual__{datetime.now(UTC).isoformat()}_{secrets.token_hex(4)}")
         body = {"dag_run_id": run.run_id, "logical_date": None, "conf": dict(conf or {})}
@@ -98,12 +99,12 @@ class Runs:
         """Wait until all have succeeded.
 
         Raises:
-            FatalError: `DEMO_FAILED`, with what the failed tasks said; `DEMO_FAILED`, `DEMO_FAILED`.
+            FatalError: `DEMO_FAILED`, with what the failed tasks said.
         """
         for run, state in self.wait_ended(runs, seconds).items():
             if state == "failed":
                 remedy = f"look at it: {self.airflow.rest.url}/dags/{run.dag_id}/runs/{run.run_id}"
-                raise FatalError("DEMO_FAILED", f"{run.dag_id} failed\n{self.said(run)}", remedy=remedy)
+                raise FatalError(DEMO_FAILED, f"{run.dag_id} failed\n{self.said(run)}", remedy=remedy)
 
     def wait_ended(self, runs: Iterable[RunRef], seconds: float = _RUN_SECONDS) -> dict[RunRef, str]:
         """Each run's state once all have ended: `success` or `failed`."""

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import psutil
 
+from airflow_gddl.contract.codes import DEMO_FAILED
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.metadata.settings import OF_THE_MACHINE
 from airflow_gddl.runners.child import unstoppable
@@ -148,13 +149,13 @@ class Rest:
                 return json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as error:
             said = error.read().decode(errors="replace")[:2000]
-            refused = RefusedError("DEMO_FAILED", f"{method} {path}: {error.code} {said}", where=self.url)
+            refused = RefusedError(DEMO_FAILED, f"{method} {path}: {error.code} {said}", where=self.url)
             refused.status = error.code
             raise refused from error
         except (OSError, http.client.HTTPException) as error:
             remedy = "see the log of the api-server"
             what = f"{method} {path}: no answer: {error}"
-            raise RetriableError("DEMO_FAILED", what, where=self.url, remedy=remedy) from error
+            raise RetriableError(DEMO_FAILED, what, where=self.url, remedy=remedy) from error
 
 
 _PAUSE_SECONDS = 1.0
@@ -217,7 +218,7 @@ class Standalone:
                 continue
             if psutil.pid_exists(int(pid)):
                 remedy = f"end it (process {pid}), or name another folder"
-                raise FatalError("DEMO_FAILED", "another Airflow runs here", where=home, remedy=remedy)
+                raise FatalError(DEMO_FAILED, "another Airflow runs here", where=home, remedy=remedy)
             end(marked(mark), _GRACE_SECONDS)
 
     def begin(self) -> None:
@@ -229,7 +230,7 @@ class Standalone:
         """Wait for the database, then start the parts.
 
         Raises:
-            FatalError: `DEMO_FAILED`, `DEMO_FAILED`.
+            FatalError: `DEMO_FAILED`.
         """
         migration = self.parts[MIGRATION.name]
         self.wait("its database", lambda: migration.exit_status is not None)
@@ -242,7 +243,7 @@ class Standalone:
         """Return when every part is healthy.
 
         Raises:
-            FatalError: `DEMO_FAILED`, `DEMO_FAILED`.
+            FatalError: `DEMO_FAILED`.
         """
         self.wait("all parts to work", self._is_healthy)
 
@@ -261,7 +262,7 @@ class Standalone:
         """Return when it is done, and no part has died. Null seconds: as long as starting may take.
 
         Raises:
-            FatalError: `DEMO_FAILED`; `DEMO_FAILED` after so many seconds.
+            FatalError: `DEMO_FAILED`, also after so many seconds.
         """
         limit = self.request.ready_seconds if seconds is None else seconds
         deadline = time.monotonic() + limit
@@ -269,7 +270,7 @@ class Standalone:
             self.check()
             if time.monotonic() > deadline:
                 remedy = f"see the logs in {self.request.home.logs}; a busy machine may just need more time"
-                raise FatalError("DEMO_FAILED", f"waited {limit:g} s for {what}", remedy=remedy)
+                raise FatalError(DEMO_FAILED, f"waited {limit:g} s for {what}", remedy=remedy)
             time.sleep(pause)
 
     def stop(self) -> None:
@@ -323,4 +324,4 @@ def _died(part: Part) -> FatalError:
     status = part.exit_status or 0
     how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     what = f"Airflow's {part.spec.name} {how}; its last lines:\n{part.tail}\n"
-    return FatalError("DEMO_FAILED", what, where=str(part.log), remedy="see its log, and start again")
+    return FatalError(DEMO_FAILED, what, where=str(part.log), remedy="see its log, and start again")

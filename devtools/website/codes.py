@@ -1,24 +1,23 @@
-"""Codes as links: each row of docs/codes.md has an anchor, and whatever names a code leads there."""
+"""docs/codes.md, and codes as links: each of its rows has an anchor, and whatever names a code leads there.
+
+`python -m devtools.website.codes` writes the page from the register of codes.
+"""
 
 from __future__ import annotations
 
-import functools
 import posixpath
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from airflow_gddl.contract.codes import SECTIONS, Code
+
+_PAGE = Path(__file__).parents[2] / "docs" / "codes.md"
 _LINE = re.compile(r"^\| `([A-Z][A-Z0-9_]+)` \| (.+) \|$", re.MULTILINE)
 _ROW = re.compile(r"^\| `([A-Z][A-Z0-9_]+)` \|", re.MULTILINE)
 _NAMED = re.compile(r"(?<![\[`])`([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)`(?!`)")
 _WORDS = re.compile(r"(?<=<code>)[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+(?=</code>)")
 _FENCE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
-
-
-@functools.cache
-def known(root: Path) -> frozenset[str]:
-    """All codes that docs/codes.md lists."""
-    return frozenset(_ROW.findall((root / "docs" / "codes.md").read_text(encoding="utf-8")))
 
 
 def with_anchors(page: str) -> str:
@@ -61,3 +60,17 @@ def linked(page: str, codes: Collection[str], uri: str) -> str:
 def _outside(text: str, link: Callable[[re.Match[str]], str]) -> str:
     lines = text.split("\n")
     return "\n".join(line if line.startswith("#") else _NAMED.sub(link, line) for line in lines)
+
+
+def written(page: str) -> str:
+    """The page with its head, and the register's sections below."""
+    parts = [page.partition("\n## ")[0].rstrip("\n") + "\n"]
+    for title, part in SECTIONS.items():
+        rows = sorted(code for code in vars(part).values() if isinstance(code, Code))
+        lines = "\n".join(f"| `{one}` | {one.kind} | {one.means} | {one.do} |" for one in rows)
+        parts.append(f"\n## {title}\n\n| code | kind | means | do |\n|---|---|---|---|\n{lines}\n")
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    _PAGE.write_text(written(_PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from airflow_gddl import __version__  # noqa: E402 - after the path
+from airflow_gddl.contract.codes import REGISTER  # noqa: E402 - after the path
 from devtools.website import codes, fields, rules  # noqa: E402 - after the path
 from devtools.website.github import for_site  # noqa: E402 - after the path
 
@@ -53,7 +54,7 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
         page.meta.setdefault("search", {})["boost"] = rank
     uris = {file.src_uri for file in files.documentation_pages()} | {file.src_uri for file in files.media_files()}
     text = for_site(markdown, page.file.src_uri, uris)
-    known = codes.known(ROOT)
+    known = REGISTER
     if page.file.src_uri == "codes.md":
         return codes.with_anchors(text)
     return codes.linked(text, known, page.file.src_uri)

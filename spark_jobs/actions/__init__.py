@@ -9,6 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from airflow_gddl.contract.codes import ACTION_MISSING
 from airflow_gddl.contract.errors import FatalError
 
 if TYPE_CHECKING:
@@ -32,4 +33,4 @@ def action(name: str) -> Act:
         if error.name != module:
             raise
         what, remedy = f"this job has no action {name!r}", "install all of airflow-gddl where the job runs"
-        raise FatalError("ACTION_MISSING", what, where=module, remedy=remedy) from None
+        raise FatalError(ACTION_MISSING, what, where=module, remedy=remedy) from None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.actions import Adopt
+from airflow_gddl.contract.codes import ADOPT_REFUSED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.stores import remove_table
@@ -44,7 +45,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Take over the replica; `details["adopt"]` says what was found and done.
 
     Raises:
-        FatalError: `ADOPT_REFUSED`, `ADOPT_REFUSED`, `ADOPT_REFUSED`, `ADOPT_REFUSED`.
+        FatalError: `ADOPT_REFUSED`.
         RetriableError: `TABLE_BUSY`; `DELTA_CONFLICT`: another writer has changed the replica meanwhile;
             `ADOPT_FILES_GONE`.
     """
@@ -103,7 +104,7 @@ def _ledger_of(run: TableRun) -> Ledger:
     if ledger.state.batch or ledger.plan() is not None:
         what = f"{run.spec.table} is adopted or loaded already: its ledger has {ledger.state.batch} batches"
         remedy = f"`gddl run --table {run.spec.table}` loads what is new"
-        raise FatalError("ADOPT_REFUSED", what, where=run.layout.state, remedy=remedy)
+        raise FatalError(ADOPT_REFUSED, what, where=run.layout.state, remedy=remedy)
     return ledger
 
 
@@ -124,7 +125,7 @@ def _goes_on(run: TableRun, begun: Adoption) -> bool:
         if not same and asked.source_connection:
             what = f"{run.spec.table}: an adoption was interrupted, and the table has our column already"
             remedy = "end it without a proof; then `gddl verify`, or --release"
-            raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
+            raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
         return True
     return same and context.engine.tables.version(context.layout.replica) == begun.version
 
@@ -141,7 +142,7 @@ def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
         plan_of(begun)
     ):
         what = f"{run.spec.table}: its change table has more than an adoption has put there"
-        raise FatalError("ADOPT_REFUSED", what, where=layout.changes, remedy="move the change table away")
+        raise FatalError(ADOPT_REFUSED, what, where=layout.changes, remedy="move the change table away")
     claim.check()
     remove_table(run.runtime.storage, layout.changes)
     end_adoption(run.runtime.storage, layout.state)

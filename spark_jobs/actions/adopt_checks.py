@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from airflow_gddl.contract.codes import ADOPT_FILES_GONE, ADOPT_REFUSED
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
@@ -18,7 +19,6 @@ from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import DamagedLogError, ReplayedLog, replayed
 from spark_jobs.tables.snapshots import BESIDE_SPARK, require_known
 
-REFUSED_CODE = "ADOPT_REFUSED"
 NAMED = 5
 
 
@@ -29,7 +29,7 @@ def require_possible(run: TableRun) -> None:
         FatalError: `ADOPT_REFUSED`: the row asks for what rows of another job can't be.
     """
     for what, remedy in _impossible(run.spec):
-        raise FatalError(REFUSED_CODE, f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
+        raise FatalError(ADOPT_REFUSED, f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
 
 
 def require_seen_commits(run: TableRun) -> None:
@@ -41,7 +41,7 @@ def require_seen_commits(run: TableRun) -> None:
     if "DATABRICKS_RUNTIME_VERSION" in run.runtime.environ:
         what = f"{run.spec.table}: Delta on Databricks does not see the commit that adds _gddl"
         raise FatalError(
-            REFUSED_CODE,
+            ADOPT_REFUSED,
             what,
             remedy=f"run `gddl adopt --table {run.spec.table}` on another machine that reaches the lake",
         )
@@ -79,12 +79,12 @@ def log_of(run: TableRun) -> ReplayedLog:
         log = replayed(run.runtime.storage, path)
         if log is None:
             what, remedy = "there is no Delta table", "set `target` or `lake` to where the table is"
-            raise FatalError(REFUSED_CODE, f"{run.spec.table}: {what}", where=path, remedy=remedy)
+            raise FatalError(ADOPT_REFUSED, f"{run.spec.table}: {what}", where=path, remedy=remedy)
         require_known(log, BESIDE_SPARK)
     except (DeclinedError, DamagedLogError) as error:
         what = f"{run.spec.table}: the table can't be adopted in place: {error}"
         remedy = "remove the feature with the writer that has set it, where that is possible; else load the table again"
-        raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy) from error
+        raise FatalError(ADOPT_REFUSED, what, where=path, remedy=remedy) from error
     _require_partitions(run.spec, log, path)
     return log
 
@@ -94,7 +94,7 @@ def _require_partitions(spec: TableSpec, log: ReplayedLog, path: str) -> None:
         return
     names = ", ".join(log.partition_by)
     what = f"{spec.table}: the table is partitioned by [{names}], the metadata row by [{', '.join(spec.partition_by)}]"
-    raise FatalError(REFUSED_CODE, what, where=path, remedy=f"write `partition_by: [{names}]` into the metadata row")
+    raise FatalError(ADOPT_REFUSED, what, where=path, remedy=f"write `partition_by: [{names}]` into the metadata row")
 
 
 def require_columns(run: TableRun, log: ReplayedLog) -> None:
@@ -109,17 +109,17 @@ def require_columns(run: TableRun, log: ReplayedLog) -> None:
     except (TypeError, ValueError, KeyError) as error:
         what = f"{spec.table}: a column has a type that is not known here: {error}"
         raise FatalError(
-            "ADOPT_REFUSED", what, where=where, remedy="give it another type, or load the table again"
+            ADOPT_REFUSED, what, where=where, remedy="give it another type, or load the table again"
         ) from error
     if taken := [name for name in names if name.lower() in (GDDL, RESCUED.lower())]:
         what = f"{spec.table}: the table has a column {taken[0]}, a name that we use"
         release = f"`gddl adopt --release --table {spec.table}`"
         remedy = f"where an earlier adoption has left it, {release}; else give it another name"
-        raise FatalError("ADOPT_REFUSED", what, where=where, remedy=remedy)
+        raise FatalError(ADOPT_REFUSED, what, where=where, remedy=remedy)
     there = set(lowered(names))
     if lacking := [key for key in spec.keys if key.lower() not in there]:
         what = f"{spec.table}: the table has no key column {lacking[0]}; it has {', '.join(names)}"
-        raise FatalError("ADOPT_REFUSED", what, where=where, remedy="correct `keys` in the metadata row")
+        raise FatalError(ADOPT_REFUSED, what, where=where, remedy="correct `keys` in the metadata row")
 
 
 def require_new_tables(run: TableRun, context: TableContext) -> None:
@@ -135,7 +135,7 @@ def require_new_tables(run: TableRun, context: TableContext) -> None:
             what = f"{run.spec.table}: there is a table of ours already, and no ledger of it"
             release = f"`gddl adopt --release --table {run.spec.table}`"
             remedy = f"restore the ledger; or end with {release} what removed it; or move that table away"
-            raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy)
+            raise FatalError(ADOPT_REFUSED, what, where=path, remedy=remedy)
 
 
 def require_keys(spec: TableSpec, figures: BaselineFigures, shared: SharedKeys, where: str) -> None:
@@ -151,7 +151,7 @@ def require_keys(spec: TableSpec, figures: BaselineFigures, shared: SharedKeys, 
     if problems:
         what = f"{spec.table}: {'; '.join(problems)}"
         remedy = "correct `keys` in the metadata row, or these rows of the table; then adopt it"
-        raise FatalError("ADOPT_REFUSED", what, where=where, remedy=remedy)
+        raise FatalError(ADOPT_REFUSED, what, where=where, remedy=remedy)
 
 
 def named(paths: Sequence[str]) -> str:
@@ -172,4 +172,4 @@ def few(names: Sequence[str], count: int | None = None) -> str:
 def files_gone(run: TableRun, error: FileNotFoundError) -> RetriableError:
     what = f"{run.spec.table}: the other job has removed a file while it was read: {error}"
     remedy = "run it again, which reads the newest version; keep VACUUM of the other job away meanwhile"
-    return RetriableError("ADOPT_FILES_GONE", what, where=run.layout.replica, remedy=remedy)
+    return RetriableError(ADOPT_FILES_GONE, what, where=run.layout.replica, remedy=remedy)

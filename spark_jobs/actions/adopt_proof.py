@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_gddl.contract.codes import ADOPT_NOT_PROVED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.actions.adopt_checks import few
@@ -24,8 +25,6 @@ from spark_jobs.rules.fold import carried_names
 from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.engine import TableContext
 from spark_jobs.verification import Columns, differences_of, state_of
-
-NOT_PROVED_CODE = "ADOPT_NOT_PROVED"
 
 
 def schema_of_tables(dialect: Dialect, adoption: Adoption) -> TableSchema:
@@ -80,7 +79,7 @@ class Proof:
                 "repeat it: changes of the last seconds may not have landed yet. Keys that stay are wrong in the "
                 "table: correct them, or name an earlier cut, after which files bring them"
             )
-            raise FatalError(NOT_PROVED_CODE, what, where=self.context.layout.replica, remedy=remedy)
+            raise FatalError(ADOPT_NOT_PROVED, what, where=self.context.layout.replica, remedy=remedy)
         return {
             "rows": found.rows, "source_rows": found.source_rows, "by_files": by_files,
             "compared": list(found.columns.lake), "not_compared": dict(found.columns.left_out),

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from airflow_gddl.contract.actions import Adopt
+from airflow_gddl.contract.codes import ADOPT_ERASED, ADOPT_NO_SEQUENCE, ADOPT_REFUSED
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
@@ -41,8 +42,6 @@ from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.batch_schema import BatchSchema, Stored
 from spark_jobs.tables.decoding import Decoding, are_all_deletes, landed
 from spark_jobs.tables.engine import TableContext
-
-_NO_SEQUENCE_CODE = "ADOPT_NO_SEQUENCE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +77,7 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
     """Check a table, and work out what its adoption would do. Writes nothing.
 
     Raises:
-        FatalError: `ADOPT_REFUSED`, `ADOPT_REFUSED`, `ADOPT_REFUSED`, `ADOPT_REFUSED`; as `Decoding.planned`.
+        FatalError: `ADOPT_REFUSED`; as `Decoding.planned`.
     """
     log = log_of(run)
     require_columns(run, log)
@@ -128,7 +127,7 @@ def _require_forms(run: TableRun, figures: BaselineFigures) -> None:
             f"{run.spec.table}: texts of {name}, which orders changes, have no one form whose order is known: {found}"
         )
         remedy = "name another column in `sequence_by`, or deliver it as numbers"
-        raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
+        raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
 
 
 def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarning, ...]:
@@ -138,13 +137,13 @@ def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarn
         "the table has no column that orders changes: any change of a file that is loaded from now on counts as newer "
         "than its rows, and a delete that the old job has applied is not known"
     )
-    return (RunWarning(code=_NO_SEQUENCE_CODE, message=message, count=figures.rows),)
+    return (RunWarning(code=ADOPT_NO_SEQUENCE, message=message, count=figures.rows),)
 
 
 def _of_erased(context: TableContext) -> tuple[RunWarning, ...]:
     count = len(context.erasures.keys().hashes)
     message = "keys of this table were erased; where the other job's table has them still, erase them again"
-    return (RunWarning(code="ADOPT_ERASED", message=message, count=count),) if count else ()
+    return (RunWarning(code=ADOPT_ERASED, message=message, count=count),) if count else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +207,7 @@ def _require_kept(run: TableRun, schema: DeltaSchema, planned: BatchSchema) -> N
     if own:
         what = f"{run.spec.table}: `dropped_column: null` would empty columns that files lack: {few(own)}"
         remedy = "adopt the table with `dropped_column: keep`, or drop these columns first"
-        raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
+        raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
 
 
 def _planned(context: TableContext, run: TableRun, sample: Sequence[PlannedFile]) -> BatchSchema:
@@ -249,7 +248,7 @@ def _kind_of(
                 "files: its rows can't be compared with changes"
             )
             remedy = "give the column the files' type in the table, or name another column in `sequence_by`"
-            raise FatalError("ADOPT_REFUSED", what, where=run.layout.replica, remedy=remedy)
+            raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
         own[at] = str(wider)
     fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(planned.table_schema.sequence, own, strict=True))
     return own[0] if len(own) == 1 else f"struct<{fields}>"
@@ -322,9 +321,7 @@ class _Cut:
         return [file.path for file in later if (place := order(file.path)) is not None and place < newest]
 
     def _refused(self, what: str, remedy: str) -> FatalError:
-        return FatalError(
-            "ADOPT_REFUSED", f"{self.run.spec.table}: {what}", where=self.run.layout.landing, remedy=remedy
-        )
+        return FatalError(ADOPT_REFUSED, f"{self.run.spec.table}: {what}", where=self.run.layout.landing, remedy=remedy)
 
 
 def _at(file: PlannedFile) -> datetime:

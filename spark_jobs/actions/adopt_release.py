@@ -7,6 +7,7 @@ the last of them is gone no run takes the table for a new one; interrupted anywh
 from __future__ import annotations
 
 from airflow_gddl.contract.actions import AdoptRelease
+from airflow_gddl.contract.codes import ADOPT_REFUSED, ADOPT_RELEASE_UNCONFIRMED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.result import JobResult
@@ -18,8 +19,6 @@ from spark_jobs.ledger.adoption import in_order_of_removal
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import TableContext
 
-_REFUSED_CODE = "ADOPT_REFUSED"
-_UNCONFIRMED_CODE = "ADOPT_RELEASE_UNCONFIRMED"
 _OURS = ("history", "errors", "tombstones", "changes")
 """Our tables beside the replica, in the order in which they go."""
 
@@ -42,7 +41,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         if not run.job.options.asked(AdoptRelease).confirmed:
             what = f"{run.spec.table}: {_told(found)}"
             remedy = "`--dry-run` lists it; --yes gives the table back"
-            raise FatalError(_UNCONFIRMED_CODE, what, where=run.layout.replica, remedy=remedy)
+            raise FatalError(ADOPT_RELEASE_UNCONFIRMED, what, where=run.layout.replica, remedy=remedy)
         claim.check()
         _remove_ledger(run.runtime.storage, run.layout)
         run.report("plan")
@@ -89,4 +88,4 @@ def _remove_ledger(storage: Storage, layout: Layout) -> None:
 
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
-    return FatalError(_REFUSED_CODE, f"{run.spec.table}: {what}", where=run.layout.replica, remedy=remedy)
+    return FatalError(ADOPT_REFUSED, f"{run.spec.table}: {what}", where=run.layout.replica, remedy=remedy)

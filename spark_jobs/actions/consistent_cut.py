@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
-from airflow_gddl.contract.consistent_cut import REFUSED_CODE, Cut, CutTable, read_cut
+from airflow_gddl.contract.codes import CUT_MISSING, CUT_REFUSED, CUT_TABLE_CHANGED
+from airflow_gddl.contract.consistent_cut import Cut, CutTable, read_cut
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
@@ -48,7 +49,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     entry = cut.of(run.spec.table)
     if entry is None:
         what = f"the cut {cut.name} has no table {run.spec.table}"
-        raise FatalError("CUT_MISSING", what, where=run.spec.table, remedy="make the cut again")
+        raise FatalError(CUT_MISSING, what, where=run.spec.table, remedy="make the cut again")
     return run.result(totals, status="succeeded", details={"table": codec.plain(_made(run, cut, entry))})
 
 
@@ -61,7 +62,7 @@ def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     state = run.ledger().state
     if state.generation != entry.generation:
         what = f"{run.spec.table} was loaded again while the cut was made"
-        raise RetriableError("CUT_TABLE_CHANGED", what, where=run.spec.table, remedy="make the cut again")
+        raise RetriableError(CUT_TABLE_CHANGED, what, where=run.spec.table, remedy="make the cut again")
     included = _included(run, cut, entry, tables)
     run.report("decide", rows=included.changes)
     columns = columns_of(included, state, included.rule.schema)
@@ -90,7 +91,7 @@ def _included(run: TableRun, cut: Cut, entry: CutTable, tables: Tables) -> Inclu
     if included.are_mixed and (keys := overtaken(tables, run.layout.changes, rule)):
         what = f"{run.title}: of {keys} keys, a change with an earlier commit time follows one with a later one"
         remedy = "the source's clock went back then, or its times are not those of commits: take another moment"
-        raise FatalError(REFUSED_CODE, what, where=run.layout.changes, remedy=remedy)
+        raise FatalError(CUT_REFUSED, what, where=run.layout.changes, remedy=remedy)
     return included
 
 
@@ -126,7 +127,7 @@ def _require_only_more(run: TableRun, version: int, now: int) -> None:
     commits = DeltaCommits(run.runtime.storage).since(path, version) if now > version else []
     if now < version or commits is None or any(one.changes_data and one.removed for one in commits):
         what = f"changes of {run.spec.table} were rewritten while the cut was made"
-        raise RetriableError("CUT_TABLE_CHANGED", what, where=path, remedy="make the cut again")
+        raise RetriableError(CUT_TABLE_CHANGED, what, where=path, remedy="make the cut again")
 
 
 def _require_whole(run: TableRun, state: TableState, included: Included) -> None:
@@ -145,13 +146,13 @@ def _require_whole(run: TableRun, state: TableState, included: Included) -> None
     for why, count in reasons.items():
         if count:
             what, remedy = f"{run.title}: {count} changes {why}", "take a later moment, or leave it out, by --table"
-            raise FatalError(REFUSED_CODE, what, where=run.layout.changes, remedy=remedy)
+            raise FatalError(CUT_REFUSED, what, where=run.layout.changes, remedy=remedy)
     cut = last_cut(run.runtime.storage, run.layout.state)
     oldest = included.oldest_excluded
     if cut is not None and oldest is not None and oldest <= cut.at:
         what = f"{run.title}: changes_retention has removed changes ({cut.at}) that were superseded after the moment"
         remedy = "take a later moment; a longer changes_retention keeps changes for later cuts"
-        raise FatalError(REFUSED_CODE, what, where=run.layout.changes, remedy=remedy)
+        raise FatalError(CUT_REFUSED, what, where=run.layout.changes, remedy=remedy)
     if (gone := included.truncates_gone(state)) is not None:
         what = f"{run.title}: the ledger keeps the newest {gone} truncates of the source, all after the moment"
-        raise FatalError(REFUSED_CODE, what, remedy="take a later moment; tables with history: true keep all")
+        raise FatalError(CUT_REFUSED, what, remedy="take a later moment; tables with history: true keep all")

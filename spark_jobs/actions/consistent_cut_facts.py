@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import CUT_REFUSED
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS, HeartbeatFacts, complete_until
 from airflow_gddl.contract.consistent_cut import (
-    REFUSED_CODE,
     AskedMoment,
     CutFacts,
     CutKind,
@@ -118,7 +118,7 @@ def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
     return FatalError(
-        REFUSED_CODE, f"{run.title} can't be shown as of a moment: {what}", where=run.spec.table, remedy=remedy
+        CUT_REFUSED, f"{run.title} can't be shown as of a moment: {what}", where=run.spec.table, remedy=remedy
     )
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
+from airflow_gddl.contract.codes import EJECT_UNSUPPORTED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import below
 from airflow_gddl.contract.names import delivered_name, is_kept, mask_method
@@ -38,7 +39,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     erased = register.keys()
     for reason, remedy in _reasons_against(run, ledger, types, erased):
         what = f"{run.spec.table}: {reason}, which a plain job does not know"
-        raise FatalError("EJECT_UNSUPPORTED", what, where=replica, remedy=remedy)
+        raise FatalError(EJECT_UNSUPPORTED, what, where=replica, remedy=remedy)
     details = {
         "files": sorted(_loaded(run, ledger)),
         "keys": _spelled(run.spec.keys, types),

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 from airflow_gddl.contract.actions import Erase
+from airflow_gddl.contract.codes import ERASED_IN_FILES, ERASED_KEY_MOVED, ERASED_NOTHING, FILE_UNREADABLE
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.layout import STATE, Layout, join, landing_root, result_name
 from airflow_gddl.contract.names import before_image_name, landed_name
@@ -341,19 +342,17 @@ def _warnings(
     warnings = []
     if done.files:
         message = "landing files still hold the key: delete them whole (a load file written again is a new full load)"
-        warnings.append(
-            RunWarning(code="ERASED_IN_FILES", message=message, count=len(done.files), sample=done.files[:5])
-        )
+        warnings.append(RunWarning(code=ERASED_IN_FILES, message=message, count=len(done.files), sample=done.files[:5]))
     if unread:
         message = "landing files that can't be read may hold the key"
-        warnings.append(RunWarning(code="FILE_UNREADABLE", message=message, count=len(unread), sample=unread[:5]))
+        warnings.append(RunWarning(code=FILE_UNREADABLE, message=message, count=len(unread), sample=unread[:5]))
     if others:
         message = "rows were moved to the key from others, under which their older changes stay: erase these too"
         keys = tuple(json.dumps(dict(zip(spec.keys, key, strict=True)), ensure_ascii=False) for key in others)
-        warnings.append(RunWarning(code="ERASED_KEY_MOVED", message=message, count=len(keys), sample=keys))
+        warnings.append(RunWarning(code=ERASED_KEY_MOVED, message=message, count=len(keys), sample=keys))
     if not done.files and not any(done.removed.values()):
         message = (
             "no table or file holds the key; its hash is stored nevertheless; check that it is written as in the source"
         )
-        warnings.append(RunWarning(code="ERASED_NOTHING", message=message))
+        warnings.append(RunWarning(code=ERASED_NOTHING, message=message))
     return warnings

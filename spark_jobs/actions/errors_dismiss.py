@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from airflow_gddl.contract.actions import ErrorsDismiss
+from airflow_gddl.contract.codes import SPEC_INVALID
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
@@ -25,7 +26,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     asked = run.job.options.asked(ErrorsDismiss)
     if not asked.codes or not asked.reason.strip():
         what = f"{run.spec.table}: a dismissal without a code or a reason"
-        raise FatalError("SPEC_INVALID", what, remedy="name the codes of the rows, and why nothing better is expected")
+        raise FatalError(SPEC_INVALID, what, remedy="name the codes of the rows, and why nothing better is expected")
     with run.claim() as claim:
         ledgers = [one.ledger() for one in run.shard_runs() or (run,)]
         for one in (*run.shard_runs(), *run.former_shards) or (run,):

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from airflow_gddl.contract.actions import Explain
+from airflow_gddl.contract.codes import KEY_NOT_FOUND
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
@@ -146,7 +147,7 @@ def _erased_at(context: TableContext, wanted: WantedKey) -> str | None:
 
 def _not_found(run: TableRun) -> FatalError:
     return FatalError(
-        "KEY_NOT_FOUND",
+        KEY_NOT_FOUND,
         "the table has no change, row, delete or quarantined record of this key",
         where=run.spec.table,
         remedy="write the key as the source has it; `gddl run --dry-run` shows files that were not loaded yet",

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract.actions import LoadFromSource
+from airflow_gddl.contract.codes import INITIAL_LOAD_REFUSED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.layout import join
@@ -92,7 +93,7 @@ def _require_possible(run: TableRun) -> None:
     elif not run.source_connection:
         what, remedy = "no connection to the source is named", "set connection in the metadata row's source"
     if what:
-        raise FatalError("INITIAL_LOAD_REFUSED", f"{spec.table}: {what}", where=spec.table, remedy=remedy)
+        raise FatalError(INITIAL_LOAD_REFUSED, f"{spec.table}: {what}", where=spec.table, remedy=remedy)
 
 
 def _require_wanted(run: TableRun, former: LoadProgress | None) -> None:
@@ -104,11 +105,11 @@ def _require_wanted(run: TableRun, former: LoadProgress | None) -> None:
     if foreign:
         what = f"{spec.table}: the landing folder has {len(foreign)} load files of another writer, e.g. {foreign[0]}"
         remedy = "remove them there if the source is to be loaded again, or run `gddl run` to load them"
-        raise FatalError("INITIAL_LOAD_REFUSED", what, where=run.layout.landing, remedy=remedy)
+        raise FatalError(INITIAL_LOAD_REFUSED, what, where=run.layout.landing, remedy=remedy)
     again = isinstance(asked := run.job.options.action, LoadFromSource) and asked.again
     if run.ledger().state.keys is not None and not again:
         what = f"{spec.table} is loaded already; rows that the source lacks would be removed"
-        raise FatalError("INITIAL_LOAD_REFUSED", what, where=spec.table, remedy="confirm it by --again")
+        raise FatalError(INITIAL_LOAD_REFUSED, what, where=spec.table, remedy="confirm it by --again")
 
 
 def _require_protected(run: TableRun, source: SourceRows) -> None:

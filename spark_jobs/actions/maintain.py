@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
+from airflow_gddl.contract.codes import FIELD_VALUE, LANDING_FILES_KEPT, LANDING_RETENTION_REFUSED, LOG_FILES_UNKNOWN
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
@@ -176,7 +177,7 @@ def _require_elsewhere(run: TableRun, retention: LandingRetention) -> None:
         fault = "is not in the bucket of the landing folder"
     if fault:
         raise FatalError(
-            "LANDING_RETENTION_REFUSED",
+            LANDING_RETENTION_REFUSED,
             f"landing_retention.to {retention.to} {fault}",
             where=run.spec.table,
             remedy="write a folder of the same bucket, outside of landing and lake",
@@ -302,7 +303,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """
     if seconds(run.spec.vacuum_retention) < LEAST_VACUUM_SECONDS:
         raise FatalError(
-            "FIELD_VALUE",
+            FIELD_VALUE,
             f"vacuum_retention {run.spec.vacuum_retention} is shorter than a reader may take",
             where=run.spec.table,
             remedy="write 1d or more",
@@ -320,11 +321,11 @@ def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
         names = [f"{table}: {name}" for table, unknown in kept.logs_kept.items() for name in unknown]
         message = "the log has files of unknown kinds: nothing of it was removed, and its "
         message += "statistics may still show erased keys"
-        yield RunWarning(code="LOG_FILES_UNKNOWN", message=message, count=len(names), sample=tuple(names[:5]))
+        yield RunWarning(code=LOG_FILES_UNKNOWN, message=message, count=len(names), sample=tuple(names[:5]))
     if (landing := kept.landing).kept:
         message = "old files of the landing folder stay: they have rows in quarantine, another file is at their new "
         message += "place, or they were written again meanwhile"
-        yield RunWarning(code="LANDING_FILES_KEPT", message=message, count=landing.kept, sample=landing.sample)
+        yield RunWarning(code=LANDING_FILES_KEPT, message=message, count=landing.kept, sample=landing.sample)
 
 
 @dataclass(frozen=True)

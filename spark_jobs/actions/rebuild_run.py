@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from airflow_gddl.contract.codes import REBUILD_REFUSED, SHARDS_UNSUPPORTED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.table_spec import lowered
@@ -151,7 +152,7 @@ def _require_values(run: TableRun, context: TableContext, ledger: Ledger, how: R
         )
         table = run.spec.table
         raise FatalError(
-            "REBUILD_REFUSED",
+            REBUILD_REFUSED,
             f"{table}: stored values do not fit the metadata row as it is now: {shown}; the tables are unchanged",
             where=context.layout.changes,
             remedy="restore keys, sequence_by and options.types in the metadata row, or load the files that are "
@@ -194,7 +195,7 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
 
 def _shard_needs_files(run: TableRun, why: str) -> FatalError:
     what = f"{run.title} can't be rebuilt: {why}; its files would have to be read again, which is not built for tables "
-    return FatalError("SHARDS_UNSUPPORTED", f"{what}of several sources", remedy=LOAD_AGAIN)
+    return FatalError(SHARDS_UNSUPPORTED, f"{what}of several sources", remedy=LOAD_AGAIN)
 
 
 def _lacks_changes(run: TableRun) -> FatalError:

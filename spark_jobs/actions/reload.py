@@ -19,7 +19,7 @@ from spark_jobs.plan.landing_range import LandingRange
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """
     Raises:
-        FatalError: `OPTION_INVALID`, `OPTION_INVALID`; as `with_files_of`, `reload_table` or `process_pending`.
+        FatalError: `OPTION_INVALID`; as `with_files_of`, `reload_table` or `process_pending`.
     """
     landed = LandingRange.of(run.job.options)
     if landed is None:

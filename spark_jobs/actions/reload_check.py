@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from airflow_gddl.contract.actions import Reload
+from airflow_gddl.contract.codes import RELOAD_UNCONFIRMED
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.ledger import Ledger
@@ -66,7 +67,7 @@ def check(
     if losses and not plan.confirmed:
         files_there = f"the {replacement.files} files that are there hold {replacement.rows} rows"
         raise FatalError(
-            "RELOAD_UNCONFIRMED",
+            RELOAD_UNCONFIRMED,
             f"{run.spec.table}: {files_there}; the table would lose {'; '.join(losses)}",
             where=layout.landing,
             remedy=f"if that is right, `gddl reload --from-files --yes --table {run.spec.table}`: the "
@@ -93,7 +94,7 @@ def require_landed(run: TableRun, ledger: Ledger, found: Mapping[str, Damage]) -
     what = f"{run.spec.table}: {files}; what these held and only damaged files of the lake have would go: {damage}"
     command = f"gddl reload --from-files --yes --table {run.spec.table}"
     remedy = f"restore one or the other; or, if that is right, `{command}`; the tables are unchanged"
-    raise FatalError("RELOAD_UNCONFIRMED", what, where=run.layout.landing, remedy=remedy)
+    raise FatalError(RELOAD_UNCONFIRMED, what, where=run.layout.landing, remedy=remedy)
 
 
 def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: int, archived: Archived) -> Replacement:

@@ -14,6 +14,13 @@ from datetime import datetime
 from functools import cached_property
 
 from airflow_gddl.contract.actions import Reload
+from airflow_gddl.contract.codes import (
+    CHANGES_INCOMPATIBLE,
+    FILES_CHANGED,
+    GENERATIONS_INFERRED,
+    NOTHING_TO_REFRESH,
+    OPTION_INVALID,
+)
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
@@ -153,7 +160,7 @@ def by_change_table(discovery: Discovery, recorded: Recorded, totals: RunTotals)
         "does not know from their times; compare the table with its source"
     )
     paths = tuple(file.path for file in files[: notices.SAMPLE])
-    totals.warn([RunWarning(code="GENERATIONS_INFERRED", message=message, count=len(files), sample=paths)])
+    totals.warn([RunWarning(code=GENERATIONS_INFERRED, message=message, count=len(files), sample=paths)])
     return _with_generations(discovery, reconstruct(files, recorded))
 
 
@@ -242,7 +249,7 @@ def is_sealed(fresh: Ledger) -> bool:
 
 def nothing_to_reload(table: str, landing: str) -> FatalError:
     what = f"{table}: no file below {landing} can be read"
-    return FatalError("NOTHING_TO_REFRESH", what, remedy="restore the files; the tables are unchanged")
+    return FatalError(NOTHING_TO_REFRESH, what, remedy="restore the files; the tables are unchanged")
 
 
 def rebuild_batches(run: TableRun) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
@@ -466,7 +473,7 @@ def _require_all_changes(work: _Reload, request: RebuildRequest, fresh: TableSta
             else ""
         )
         raise FatalError(
-            "CHANGES_INCOMPATIBLE",
+            CHANGES_INCOMPATIBLE,
             "the change table holds changes of removed files, with another order or other types than the files now",
             where=work.live.layout.changes,
             remedy=f"{hint}restore those files, or move the change table away and refresh again; "
@@ -561,7 +568,7 @@ def _require_settled(work: _Reload, unsettled: Iterable[str]) -> None:
 
 def _files_changed(work: _Reload, what: str) -> RetriableError:
     remedy = "run the refresh again; the tables are unchanged"
-    return RetriableError("FILES_CHANGED", f"{work.run.spec.table}: {what}", remedy=remedy)
+    return RetriableError(FILES_CHANGED, f"{work.run.spec.table}: {what}", remedy=remedy)
 
 
 def _empty_commit(work: _Reload, state: TableState) -> BatchCommit:
@@ -648,7 +655,7 @@ def with_files_of(run: TableRun, ledger: Ledger, landed: LandingRange) -> Discov
     there, found = run.discover(unread, wait="idle"), run.discover(ledger, wait="idle")
     if young := sorted({*there.unsettled, *found.unsettled}):
         what = f"{run.spec.table}: {len(young)} files may still be written, e.g. {young[0]}; the tables are unchanged"
-        raise RetriableError("FILES_CHANGED", what, remedy="run the reload again once they are whole")
+        raise RetriableError(FILES_CHANGED, what, remedy="run the reload again once they are whole")
     files = [
         replace(file, generation=known[file.path].generation, corrects=True) for file in there.waiting
         if file.kind == "change" and file.path in known
@@ -657,7 +664,7 @@ def with_files_of(run: TableRun, ledger: Ledger, landed: LandingRange) -> Discov
     if not files:
         what = f"{run.spec.table}: no change file that was loaded landed {landed}; the tables are unchanged"
         remedy = "choose another time: that of the files' last modification; a full load is read without a time"
-        raise FatalError("OPTION_INVALID", what, remedy=remedy)
+        raise FatalError(OPTION_INVALID, what, remedy=remedy)
     found = found if ledger.plan() is not None else without_held(run, found, ledger.state)
     paths = {file.path for file in found.waiting}
     waiting = (*found.waiting, *(file for file in files if file.path not in paths))

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_gddl.contract.actions import ResyncRows
+from airflow_gddl.contract.codes import KEY_INVALID, RESYNC_ROWS_REFUSED, RESYNC_WAITS
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import landed_name, renamed
@@ -99,7 +100,7 @@ def _of_one_source(run: TableRun) -> TableRun:
     if one is None:
         what = f"the rows chosen of {run.spec.table} do not name one source in {SHARD_COLUMN}"
         remedy = f"name one of {', '.join(run.spec.shards)} in each key"
-        raise FatalError("KEY_INVALID", what, where=run.spec.table, remedy=remedy)
+        raise FatalError(KEY_INVALID, what, where=run.spec.table, remedy=remedy)
     asked = replace(asked, keys=tuple(map(_without_source, asked.keys)))
     return replace(one, job=replace(run.job, options=replace(run.job.options, action=asked)))
 
@@ -109,7 +110,7 @@ def _without_source(named: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
-    return FatalError("RESYNC_ROWS_REFUSED", f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
+    return FatalError(RESYNC_ROWS_REFUSED, f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
 
 
 @dataclass(frozen=True)
@@ -226,7 +227,7 @@ class _Resync:
         if not paths:
             return ()
         message = "files with rows of the source wait for a later run, behind others"
-        return (RunWarning(code="RESYNC_WAITS", message=message, count=len(paths), sample=tuple(paths[:5])),)
+        return (RunWarning(code=RESYNC_WAITS, message=message, count=len(paths), sample=tuple(paths[:5])),)
 
     # Keys that the user names
 
@@ -243,7 +244,7 @@ class _Resync:
     def _misnamed(self, values: Mapping[str, Any], remedy: str) -> FatalError:
         what = f"the key of {self.run.spec.table} is {', '.join(self.schema.keys)}, not {', '.join(values)}"
         shown = " ".join(f"--key {name}=…" for name in self.schema.keys)
-        return FatalError("KEY_INVALID", what, where=self.run.spec.table, remedy=remedy + shown)
+        return FatalError(KEY_INVALID, what, where=self.run.spec.table, remedy=remedy + shown)
 
     def _named(self, named: Mapping[str, str]) -> dict[str, Any]:
         """Key columns and values.
@@ -261,7 +262,7 @@ class _Resync:
             fitted = key_text(text, kind)
             if fitted is None:
                 what = f"the value for {name} is not one of its type, {kind}"
-                raise FatalError("KEY_INVALID", what, where=self.run.spec.table, remedy=how_written(name, kind))
+                raise FatalError(KEY_INVALID, what, where=self.run.spec.table, remedy=how_written(name, kind))
             values[name] = _value(fitted, kind)
         return values
 

@@ -18,6 +18,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from airflow_gddl.contract.codes import INITIAL_LOAD_REFUSED, INITIAL_LOAD_TEXT
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept, rows_for
@@ -216,7 +217,7 @@ class SourceRows:
         if not texts:
             return ()
         message = "columns whose types have no equal are loaded as text; options.types gives them one"
-        return (RunWarning(code="INITIAL_LOAD_TEXT", message=message, count=len(texts), sample=texts[:5]),)
+        return (RunWarning(code=INITIAL_LOAD_TEXT, message=message, count=len(texts), sample=texts[:5]),)
 
     def boundary(self, after: str | None, rows: int) -> str | None:
         """The last key of the next `rows` rows; None: so many do not follow."""
@@ -375,7 +376,7 @@ def _require_primary(run: TableRun, source_table: SourceTable) -> None:
         why = "is loaded already" if is_loaded else "is followed by jobs"
         what = f"{run.spec.table} {why}, and its connection leads to a standby, which may lag behind"
         remedy = "load it from the primary: name its connection by --source-connection"
-        raise FatalError("INITIAL_LOAD_REFUSED", what, where=run.spec.table, remedy=remedy)
+        raise FatalError(INITIAL_LOAD_REFUSED, what, where=run.spec.table, remedy=remedy)
 
 
 def _after_key(sa: Any, keys: Sequence[Any], after: str | None) -> list[Any]:

@@ -7,7 +7,18 @@ from dataclasses import asdict, replace
 from datetime import datetime
 
 from airflow_gddl.contract.actions import Verify
-from airflow_gddl.contract.completeness import WINDOW_CODE, WINDOWS
+from airflow_gddl.contract.codes import (
+    BATCH_UNFINISHED,
+    COLUMNS_NOT_COMPARED,
+    SOURCE_DIFFERENT,
+    SOURCE_NOT_COMPARED,
+    SOURCE_UNSETTLED,
+    SWEEP_HELD,
+    VERIFY_DIFFERENT,
+    WINDOW_DIFFERENT,
+    WINDOWS_NOT_COMPARED,
+)
+from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.table_spec import TableSpec
@@ -80,7 +91,7 @@ def _held(run: TableRun) -> FatalError | None:
     if held is None:
         return None
     what = f"{run.spec.table} has rows that its newest full load lacks: {notices.lacking(held)}"
-    return FatalError("SWEEP_HELD", what, where=run.spec.table, remedy=notices.release(run.spec.table))
+    return FatalError(SWEEP_HELD, what, where=run.spec.table, remedy=notices.release(run.spec.table))
 
 
 def _judged_by_shard(
@@ -92,7 +103,7 @@ def _judged_by_shard(
         try:
             judged = _judged(one, totals)
         except FatalError as error:
-            if error.code != notices.UNFINISHED_CODE or not one.shard:
+            if error.code != BATCH_UNFINISHED or not one.shard:
                 raise
             unfinished = unfinished or error
             continue
@@ -133,7 +144,7 @@ def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
         return ()
     reason = "a table of several sources" if run.shard else "a table without keys, whose rows can't be matched,"
     message = f"{reason} is compared with its changes alone, not with its source"
-    return (RunWarning(code="SOURCE_NOT_COMPARED", message=message),)
+    return (RunWarning(code=SOURCE_NOT_COMPARED, message=message),)
 
 
 def _against_source(
@@ -208,7 +219,7 @@ def _not_by_windows(run: TableRun) -> RunWarning:
         named = _asked(run).window_column
         why = f"source and replica have no column of times {named or 'that tells when a row was changed'}"
     message = f"{why}; the files of each window are counted, and nothing is said of what is missing"
-    return RunWarning(code="WINDOWS_NOT_COMPARED", message=message)
+    return RunWarning(code=WINDOWS_NOT_COMPARED, message=message)
 
 
 def _wrong_windows(spec: TableSpec, wrong: Sequence[Window]) -> FatalError:
@@ -220,7 +231,7 @@ def _wrong_windows(spec: TableSpec, wrong: Sequence[Window]) -> FatalError:
         f"put the files of these times back into landing, then `gddl run --table {spec.table}`; where they are lost, "
         f"`gddl verify --table {spec.table}`, then `gddl resync --differences --table {spec.table}`"
     )
-    return FatalError(WINDOW_CODE, what, remedy=remedy)
+    return FatalError(WINDOW_DIFFERENT, what, remedy=remedy)
 
 
 _WINDOWS_NAMED = 3
@@ -238,13 +249,13 @@ def _columns_left_out(verdict: SourceVerdict | WindowVerdict) -> tuple[RunWarnin
     why = {name: reason for name, reason in verdict.not_compared.items() if reason != ABSENT}
     named = ", ".join(f"{name} ({reason})" for name, reason in why.items())
     message = f"compared with the source in {done} of {every} columns; nothing is known of {named}"
-    return (RunWarning(code="COLUMNS_NOT_COMPARED", message=message, count=len(why), sample=tuple(why)[:5]),)
+    return (RunWarning(code=COLUMNS_NOT_COMPARED, message=message, count=len(why), sample=tuple(why)[:5]),)
 
 
 def _unsettled(source: SourceVerdict) -> RunWarning:
     message = "keys differ from the source, and their changes may not have arrived yet; verify again later"
     sample = tuple(k["key"] for k in source.keys if not k["settled"])[:5]
-    return RunWarning(code="SOURCE_UNSETTLED", message=message, count=source.unsettled, sample=sample)
+    return RunWarning(code=SOURCE_UNSETTLED, message=message, count=source.unsettled, sample=sample)
 
 
 def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None) -> FatalError:
@@ -255,11 +266,11 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
             f"{verdict.rows} rows, {verdict.expected_rows} expected"
         )
         remedy = f"`gddl rebuild --table {spec.table}` makes the replica again; `details.keys` of the result names keys"
-        return FatalError("VERIFY_DIFFERENT", what, remedy=remedy)
+        return FatalError(VERIFY_DIFFERENT, what, remedy=remedy)
     count = 0 if source is None else source.different
     what = f"{count} keys of the replica differ from the source, and no newer changes of them can be on their way"
     remedy = (
         f"the replica holds what its files say: `gddl resync --differences --table {spec.table}` reads these rows from "
         "the source, or let the CDC service load the table again; `details.source.keys` of the result names keys"
     )
-    return FatalError("SOURCE_DIFFERENT", what, remedy=remedy)
+    return FatalError(SOURCE_DIFFERENT, what, remedy=remedy)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.actions import Verify
+from airflow_gddl.contract.codes import AGAINST_DIFFERENT, AGAINST_FILES_GONE, AGAINST_REFUSED, AGAINST_UNSETTLED
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import landed_name
@@ -29,8 +30,6 @@ from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.rules.other_table import DifferentRow, OtherTableFindings, OtherTableRule
 from spark_jobs.tables.replayed_log import DamagedLogError, replayed
 
-DIFFERENT_CODE = "AGAINST_DIFFERENT"
-REFUSED_CODE = "AGAINST_REFUSED"
 _SHOWN = 20
 _NAMED = 5
 
@@ -102,11 +101,11 @@ def _opened(run: TableRun, path: str) -> tuple[int, DeltaSchema]:
 def _gone(run: TableRun, path: str, error: FileNotFoundError) -> RetriableError:
     what = f"{run.spec.table}: a file of the other table has vanished while it was read: {error}"
     remedy = "run it again, which reads the newest version; keep VACUUM away meanwhile"
-    return RetriableError("AGAINST_FILES_GONE", what, where=path, remedy=remedy)
+    return RetriableError(AGAINST_FILES_GONE, what, where=path, remedy=remedy)
 
 
 def _refused(run: TableRun, why: str, where: str, remedy: str) -> FatalError:
-    return FatalError(REFUSED_CODE, f"{run.spec.table} can't be compared: {why}", where=where, remedy=remedy)
+    return FatalError(AGAINST_REFUSED, f"{run.spec.table} can't be compared: {why}", where=where, remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +214,7 @@ class _Compared:
                 f"{found.behind} rows of the other table are as the replica's were earlier, and {self.ahead} have "
                 "changes in files that are not loaded; compare again when both have loaded the same files"
             )
-            yield RunWarning(code="AGAINST_UNSETTLED", message=message, count=found.behind + self.ahead)
+            yield RunWarning(code=AGAINST_UNSETTLED, message=message, count=found.behind + self.ahead)
 
     def described(self) -> dict[str, Any]:
         found = self.findings
@@ -236,7 +235,7 @@ class _Compared:
         what = f"{run.spec.table}: {self.differing} rows of both tables differ, e.g. {shown}"
         explain = f"`gddl explain --table {run.spec.table} --key COLUMN=VALUE`"
         remedy = f"`details.against.keys` has both rows; {explain} shows what the replica's row is made of"
-        return FatalError(DIFFERENT_CODE, what, where=run.spec.table, remedy=remedy)
+        return FatalError(AGAINST_DIFFERENT, what, where=run.spec.table, remedy=remedy)
 
 
 def _delivered(ledger: Ledger) -> frozenset[str] | None:

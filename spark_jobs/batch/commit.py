@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
+from airflow_gddl.contract.codes import CAST_FAILED
 from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
 from spark_jobs.batch.append import AppendedBatch
@@ -17,7 +18,6 @@ from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
-from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.figures import DecodedBatch
 from spark_jobs.tables.engine import TableContext
 
@@ -88,7 +88,7 @@ def has_unresolved(context: TableContext) -> bool:
 def _unlocked(table: TableSession, plan: BatchPlan) -> tuple[int, int]:
     """`TableState.unlocked` and `replayed` after a batch; of a table of several sources they only grow."""
     state = table.state
-    if plan.source == "quarantine" and (not plan.codes or MISFIT_CODE in plan.codes):
+    if plan.source == "quarantine" and (not plan.codes or CAST_FAILED in plan.codes):
         return (state.unlocked, table.ledger.unlocked) if plan.shard else (0, 0)
     if (plan.unlocks or state.unlocked) and has_unresolved(table.context):
         return state.unlocked + plan.unlocks, state.replayed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from airflow_gddl.contract.codes import TABLE_DAMAGED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
@@ -13,7 +14,6 @@ from spark_jobs.plan.sharding import rebuild_command, refreshed
 from spark_jobs.tables.damage import Damage, damage_of, mend
 from spark_jobs.tables.engine import TableContext
 
-DAMAGED_CODE = "TABLE_DAMAGED"
 _OF_FILES = ("changes", "errors")
 """Tables that nothing in the lake can make again: landed files do."""
 
@@ -87,4 +87,4 @@ def damaged(spec: TableSpec, found: dict[str, Damage]) -> FatalError | None:
         by = f"load the table again from its landed files with `gddl reload --from-files --table {spec.table}`"
     what = f"{spec.table}: files of the lake are damaged; nothing was written: {'; '.join(parts)}"
     remedy = f"restore the files from a backup, or {refreshed(spec, by)}"
-    return FatalError(DAMAGED_CODE, what, where=next(iter(found.values())).path, remedy=remedy)
+    return FatalError(TABLE_DAMAGED, what, where=next(iter(found.values())).path, remedy=remedy)

@@ -5,11 +5,56 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from airflow_gddl.contract.codes import (
+    BATCH_LATE,
+    BATCH_UNFINISHED,
+    CSV_EMPTY_FIELDS,
+    CSV_NOT_SUPPLIED,
+    ERASED_SKIPPED,
+    EXPECTATION_FAILED,
+    FILE_REWRITTEN,
+    FILE_UNREADABLE,
+    FILE_VANISHED,
+    FILES_DISMISSED,
+    FILES_IGNORED,
+    FILES_REFUSED,
+    FILES_TOUCHED,
+    FILES_UNSETTLED,
+    FIRST_LOAD_UNREADABLE,
+    FOLDER_LARGE,
+    FOLDER_MISSING,
+    GENERATIONS_INFERRED,
+    GENERATIONS_UNKNOWN,
+    KEYS_SHARED,
+    LANDING_MISSING,
+    LANDING_MOVED,
+    LEDGER_MISSING,
+    LOAD_AFTER_CHANGES,
+    LOAD_INCOMPLETE,
+    LOAD_UNREADABLE,
+    LOG_BEGAN_LATE,
+    MOVED_ROW_INCOMPLETE,
+    NEEDS_MANY_TASKS,
+    QUARANTINE_RATE,
+    SHARD_REMOVED,
+    SNAPSHOT_INCOMPLETE,
+    SWEEP_HELD,
+    SWEEP_PENDING,
+    TABLE_NOT_LOADED,
+    TABLE_WITHOUT_KEYS,
+    TABLES_MISSING,
+    TARGET_CHANGED,
+    TIMES_REDUCED,
+    TRUNCATE_APPLIED,
+    TRUNCATE_HELD,
+    TRUNCATE_IGNORED,
+    VALUES_RESCUED,
+)
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import below, landing_root
-from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, RunWarning
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.dialects.protocol import Dialect, Unreadable
@@ -19,14 +64,13 @@ from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, PlannedFile, Tab
 from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
-from spark_jobs.rules.evaluate import FAILED_CODE, Tally
+from spark_jobs.rules.evaluate import Tally
 from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.truncates import are_applied, unknown_truncates
 
 SAMPLE = 5
 _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
 """A file in a folder below the table's."""
-UNFINISHED_CODE = "BATCH_UNFINISHED"
 
 
 def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
@@ -37,7 +81,7 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
     warnings: list[RunWarning] = []
     if discovery.root_missing:
         message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
-        warnings.append(RunWarning(code="FOLDER_MISSING", message=message))
+        warnings.append(RunWarning(code=FOLDER_MISSING, message=message))
     elif discovery.folder_missing and dialect.options.missing_folder == "report":
         warnings.append(of_missing_folder(landing, discovery.folders_there))
     if discovery.ignored:
@@ -45,22 +89,22 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
         if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
             message += "; if each folder is an export of the whole table, write mode: snapshots"
         warnings.append(
-            RunWarning(code="FILES_IGNORED", message=message, count=discovery.ignored, sample=discovery.ignored_sample)
+            RunWarning(code=FILES_IGNORED, message=message, count=discovery.ignored, sample=discovery.ignored_sample)
         )
     if discovery.refused:
         message = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
         warnings.append(
-            RunWarning(code="FILES_REFUSED", message=message, count=discovery.refused, sample=discovery.refused_sample)
+            RunWarning(code=FILES_REFUSED, message=message, count=discovery.refused, sample=discovery.refused_sample)
         )
     if discovery.listed >= LARGE_FOLDER:
         message = (
             "a listing has this many objects; set landing_retention, so that old files are removed, and a shorter "
             "options.lookback if runs list as many each time"
         )
-        warnings.append(RunWarning(code="FOLDER_LARGE", message=message, count=discovery.listed))
+        warnings.append(RunWarning(code=FOLDER_LARGE, message=message, count=discovery.listed))
     message = "change files were written again: their later version counts, and rows that are missing from it stay"
     corrected = [file.path for file in discovery.waiting if file.corrects]
-    warnings += [*_of_paths("FILE_REWRITTEN", message, corrected), *of_generations(discovery.inference)]
+    warnings += [*_of_paths(FILE_REWRITTEN, message, corrected), *of_generations(discovery.inference)]
     return (*warnings, *_of_later_loads(discovery, dialect.spec.table), *_of_touched(discovery, dialect.spec.table))
 
 
@@ -75,8 +119,8 @@ def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
         f"the source was loaded again, write `generations: by_time` and `gddl reload --from-files --table {table}`"
     )
     return (
-        *_of_paths("GENERATIONS_INFERRED", begun, discovery.begun_loads),
-        *_of_paths("LOAD_AFTER_CHANGES", late, discovery.late_loads),
+        *_of_paths(GENERATIONS_INFERRED, begun, discovery.begun_loads),
+        *_of_paths(LOAD_AFTER_CHANGES, late, discovery.late_loads),
     )
 
 
@@ -89,8 +133,8 @@ def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     )
     proven = [path for path in discovery.touched if path not in discovery.taken_as_touched]
     return (
-        *_of_paths("FILES_TOUCHED", same, proven),
-        *_of_paths("GENERATIONS_INFERRED", taken, discovery.taken_as_touched),
+        *_of_paths(FILES_TOUCHED, same, proven),
+        *_of_paths(GENERATIONS_INFERRED, taken, discovery.taken_as_touched),
     )
 
 
@@ -102,7 +146,7 @@ def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning
 def missing_root(table: str, landing: str) -> RetriableError:
     """`LANDING_MISSING`: what has landed can't be seen, as where a file system is not mounted."""
     what = f"{table}: the landing root {landing_root(landing)} is missing; nothing was changed"
-    return RetriableError("LANDING_MISSING", what, remedy="mount or create it, or correct `landing`; then run again")
+    return RetriableError(LANDING_MISSING, what, remedy="mount or create it, or correct `landing`; then run again")
 
 
 def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
@@ -110,7 +154,7 @@ def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
     message = f"there are no landing folders below {landing_root(landing)} yet; nothing was changed"
     if there:
         message = f"there is no landing folder {landing}; nothing was changed; folders there: {', '.join(there)}"
-    return RunWarning(code="FOLDER_MISSING", message=message)
+    return RunWarning(code=FOLDER_MISSING, message=message)
 
 
 def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
@@ -118,7 +162,7 @@ def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
     message = (
         "files that may still be written were not loaded; a later run loads them when they no longer change (`settle`)"
     )
-    return _of_paths("FILES_UNSETTLED", message, paths)
+    return _of_paths(FILES_UNSETTLED, message, paths)
 
 
 def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
@@ -128,7 +172,7 @@ def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
         "row named it: these "
         f"changes come before newer ones of the former log; {refreshed(spec, 'a rebuild puts them in order')}"
     )
-    return _of_paths("LOG_BEGAN_LATE", message, state.misplaced)
+    return _of_paths(LOG_BEGAN_LATE, message, state.misplaced)
 
 
 def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
@@ -137,7 +181,7 @@ def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
         return ()
     what = "of the load before it" if inference.openings else "made during the load"
     message = f"change files are older than the full load, and were taken as {what}; set generations if that is wrong"
-    return (RunWarning(code="GENERATIONS_INFERRED", message=message, count=inference.older, sample=inference.sample),)
+    return (RunWarning(code=GENERATIONS_INFERRED, message=message, count=inference.older, sample=inference.sample),)
 
 
 def require_known_generations(inference: Inference, table: str) -> None:
@@ -149,7 +193,7 @@ def require_known_generations(inference: Inference, table: str) -> None:
     if inference.certainty == "unknown":
         change, load = inference.sample
         raise FatalError(
-            "GENERATIONS_UNKNOWN",
+            GENERATIONS_UNKNOWN,
             f"{table}: {inference.older} change files are older than a load file, e.g. {change} than {load}: they were "
             "made during the load, or the load was written again after them",
             where=table,
@@ -168,7 +212,7 @@ def require_generations(discovery: Discovery, table: str) -> None:
     require_known_generations(discovery.inference, table)
     if discovery.unplaced_loads:
         raise FatalError(
-            "GENERATIONS_UNKNOWN",
+            GENERATIONS_UNKNOWN,
             f"{table}: the files of its full load are gone, and {discovery.unplaced_loads[0]} has come: without keys "
             "nothing tells whether it is the rest of that load or a new one; nothing was written",
             where=table,
@@ -177,7 +221,7 @@ def require_generations(discovery: Discovery, table: str) -> None:
         )
     if (late := discovery.overtaken) is not None:
         raise FatalError(
-            "GENERATIONS_UNKNOWN",
+            GENERATIONS_UNKNOWN,
             f"{table}: {late.changes} change files that were ingested before a load file came are newer than it, "
             f"e.g. {late.change} than {late.load}: the load would undo them; nothing was written",
             where=table,
@@ -208,7 +252,7 @@ def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], ledger
         return
     path, name = again
     raise FatalError(
-        "LANDING_MOVED",
+        LANDING_MOVED,
         f"{spec.table} has no keys, and its landing folder was another one: {name} was ingested as {path}, and its "
         "rows would come twice; nothing was written",
         where=landing,
@@ -234,7 +278,7 @@ def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Dis
     """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
         message = f"{lacking(state.held)}; they stay until `gddl release sweep --table {table}`"
-        return (RunWarning(code="SWEEP_HELD", message=message, count=state.held.rows),)
+        return (RunWarning(code=SWEEP_HELD, message=message, count=state.held.rows),)
     if standing != "pending":
         return ()
     run = snapshot_of(state)
@@ -243,17 +287,17 @@ def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Dis
             f"the snapshot at {run.position} of the source's log has ended, but rows of it in other partitions of the "
             "topic may follow: rows from before it stay until sweep_after has passed"
         )
-        return (RunWarning(code="SWEEP_PENDING", message=message),)
+        return (RunWarning(code=SWEEP_PENDING, message=message),)
     if run is not None:
         message = (
             f"not all rows of the snapshot at {run.position} of the source's log have come: rows from before it stay "
             "until they have. If it was broken off, let the connector take a new one; if all of it is there, "
             f"`gddl release sweep --table {table}` removes the rows that it lacks"
         )
-        return (RunWarning(code="SNAPSHOT_INCOMPLETE", message=message, sample=discovery.unreadable_changes[:SAMPLE]),)
+        return (RunWarning(code=SNAPSHOT_INCOMPLETE, message=message, sample=discovery.unreadable_changes[:SAMPLE]),)
     message = "load files were not written again with the others; their rows stay until they are, or sweep_after passed"
     older = discovery.older_loads or discovery.unreadable_loads or discovery.unsettled
-    return (RunWarning(code="SWEEP_PENDING", message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
+    return (RunWarning(code=SWEEP_PENDING, message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
 
 
 def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning, ...]:
@@ -269,7 +313,7 @@ def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning,
     if spec.truncate != "hold":
         message = f"{path} has a truncate and no row: it waits for a file with rows, of which the table is made"
     sample = tuple(file.path for file in discovery.held[:SAMPLE])
-    return (RunWarning(code="TRUNCATE_HELD", message=message, count=len(discovery.held), sample=sample),)
+    return (RunWarning(code=TRUNCATE_HELD, message=message, count=len(discovery.held), sample=sample),)
 
 
 def of_truncates(
@@ -282,13 +326,13 @@ def of_truncates(
     sample = tuple(f"{one.sequence} in {one.source_file}" for one in unknown[:SAMPLE])
     if are_applied(spec, released=plan.releases):
         message = "the source's table was truncated: rows before the truncate were deleted"
-        return (RunWarning(code="TRUNCATE_APPLIED", message=message, count=len(unknown), sample=sample),)
+        return (RunWarning(code=TRUNCATE_APPLIED, message=message, count=len(unknown), sample=sample),)
     message = (
         "the source's table was truncated, and the metadata row says truncate: report: rows from before "
         "it stay, until a reload "
         "from files removes them"
     )
-    return (RunWarning(code="TRUNCATE_IGNORED", message=message, count=len(unknown), sample=sample),)
+    return (RunWarning(code=TRUNCATE_IGNORED, message=message, count=len(unknown), sample=sample),)
 
 
 def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
@@ -302,7 +346,7 @@ def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
         f"{before} stays as it is and is no longer written: remove it when readers use the new table, "
         f"or set the target back to {before}"
     )
-    return (RunWarning(code="TARGET_CHANGED", message=message),) if before else ()
+    return (RunWarning(code=TARGET_CHANGED, message=message),) if before else ()
 
 
 def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ...]:
@@ -314,12 +358,12 @@ def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ..
     """
     named = ", ".join(f"{count} of {shard}" for shard, count in rows.items() if count)
     message = f"rows of sources that are not in `shards` any more {what}: {named}"
-    return (RunWarning(code="SHARD_REMOVED", message=message),) if named else ()
+    return (RunWarning(code=SHARD_REMOVED, message=message),) if named else ()
 
 
 def of_many_tasks(reason: str) -> RunWarning:
     """A table or batch that one task can't take, as its tier asks."""
-    return RunWarning(code="NEEDS_MANY_TASKS", message=f"many tasks process it, because one task can't: {reason}")
+    return RunWarning(code=NEEDS_MANY_TASKS, message=f"many tasks process it, because one task can't: {reason}")
 
 
 def of_late_batch(late: int) -> tuple[RunWarning, ...]:
@@ -333,30 +377,30 @@ def of_late_batch(late: int) -> tuple[RunWarning, ...]:
         "that no newer change of their key carries. This is right for files that were delivered late, and wrong if the "
         "source's log started again"
     )
-    return (RunWarning(code="BATCH_LATE", message=message, count=late),) if late else ()
+    return (RunWarning(code=BATCH_LATE, message=message, count=late),) if late else ()
 
 
 def of_erased(rows: int) -> tuple[RunWarning, ...]:
     """Rows of keys that were erased for good."""
     message = "rows of erased keys were skipped"
-    return (RunWarning(code="ERASED_SKIPPED", message=message, count=rows),) if rows else ()
+    return (RunWarning(code=ERASED_SKIPPED, message=message, count=rows),) if rows else ()
 
 
 def of_times(count: int, policy: SubMicrosecondPolicy) -> tuple[RunWarning, ...]:
     """Times that lost their digits past the microsecond."""
     done = "rounded" if policy == "round" else "cut"
     message = f"times with digits past the microsecond were {done}; set sub_microseconds to choose otherwise"
-    return (RunWarning(code="TIMES_REDUCED", message=message, count=count),) if count else ()
+    return (RunWarning(code=TIMES_REDUCED, message=message, count=count),) if count else ()
 
 
 def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunWarning, ...]:
     """Rows that fail expectations and are loaded all the same; those in quarantine are counted there."""
     failed = {name: rows for name, (_, rows) in tallies.items() if rows and spec.expect[name].on != "quarantine"}
+    if not failed:
+        return ()
     message = "rows fail expectations of the metadata and are loaded; `expectations` of the result counts them by rule"
-    return (
-        (RunWarning(code=FAILED_CODE, message=message, count=sum(failed.values()), sample=tuple(failed)[:SAMPLE]),)
-        if failed else ()
-    )  # fmt: skip
+    sample = tuple(failed)[:SAMPLE]
+    return (RunWarning(code=EXPECTATION_FAILED, message=message, count=sum(failed.values()), sample=sample),)
 
 
 def of_bad_first_rows(count: int, first: object) -> tuple[RunWarning, ...]:
@@ -365,13 +409,13 @@ def of_bad_first_rows(count: int, first: object) -> tuple[RunWarning, ...]:
         f"rows of the first load are in quarantine, more than in the table, e.g. {first}; correct the metadata row and "
         "run `gddl errors replay`"
     )
-    return (RunWarning(code="QUARANTINE_RATE", message=message, count=count),)
+    return (RunWarning(code=QUARANTINE_RATE, message=message, count=count),)
 
 
 def of_rescues(count: int) -> tuple[RunWarning, ...]:
     """Rows with values that the table has no column or type for."""
     message = "rows have values in _rescued_data, since the table has no column of that name or type"
-    return (RunWarning(code="VALUES_RESCUED", message=message, count=count),) if count else ()
+    return (RunWarning(code=VALUES_RESCUED, message=message, count=count),) if count else ()
 
 
 def of_partial_updates(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
@@ -381,7 +425,7 @@ def of_partial_updates(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
         f"updates have {DmsOptions().csv_no_sup} in a column and keep its value; set options.csv_no_sup to this word, "
         "or to null if it is a value"
     )
-    return (RunWarning(code="CSV_NOT_SUPPLIED", message=message, count=count),) if is_assumed else ()
+    return (RunWarning(code=CSV_NOT_SUPPLIED, message=message, count=count),) if is_assumed else ()
 
 
 def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
@@ -392,7 +436,7 @@ def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
         f"(then run `gddl reload --from-files --table {spec.table}`), else {DmsOptions().csv_null}"
     )
     is_assumed = "csv_null" not in spec.options
-    return (RunWarning(code="CSV_EMPTY_FIELDS", message=message, count=count),) if is_assumed else ()
+    return (RunWarning(code=CSV_EMPTY_FIELDS, message=message, count=count),) if is_assumed else ()
 
 
 def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
@@ -401,7 +445,7 @@ def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
         "updates that changed a key, or inserts after such a change, carry a part of the row and no before images of "
         "the rest, so these rows may lack values; have the source send whole before images, or reload the table"
     )
-    return (RunWarning(code="MOVED_ROW_INCOMPLETE", message=message, count=count),) if count else ()
+    return (RunWarning(code=MOVED_ROW_INCOMPLETE, message=message, count=count),) if count else ()
 
 
 def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarning, ...]:
@@ -417,7 +461,7 @@ def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarn
         f"{before.rows}: rows that share a key are one row now, the last; where that is not meant, restore keys and "
         "rebuild again, which loses nothing"
     )
-    return (RunWarning(code=SHARED_CODE, message=message, count=before.rows - rows),)
+    return (RunWarning(code=KEYS_SHARED, message=message, count=before.rows - rows),)
 
 
 def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[RunWarning, ...]:
@@ -435,25 +479,25 @@ def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[Run
         f"{written} rows of the full load have {figures.keys} keys [{', '.join(spec.keys)}], and one row of each key "
         "remains, the last: where the source holds all of them, correct keys and rebuild, which loses nothing"
     )
-    return (RunWarning(code=SHARED_CODE, message=message, count=count),)
+    return (RunWarning(code=KEYS_SHARED, message=message, count=count),)
 
 
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     """Warnings about unreadable files, and files removed between listing and reading."""
-    vanished = [u.file.path for u in bad if u.code == "FILE_VANISHED"]
-    unreadable = [u.file.path for u in bad if u.code != "FILE_VANISHED"]
-    codes = ", ".join(sorted({u.code for u in bad} - {"FILE_UNREADABLE", "FILE_VANISHED"}))
+    vanished = [u.file.path for u in bad if u.code == FILE_VANISHED]
+    unreadable = [u.file.path for u in bad if u.code != FILE_VANISHED]
+    codes = ", ".join(sorted({u.code for u in bad} - {FILE_UNREADABLE, FILE_VANISHED}))
     kept = "files could not be read" + (f" ({codes})" if codes else "")
     kept += "; they are in quarantine, and are read again when they change, or by a replay"
     removal_message = "files were removed after the listing; they are loaded if they are delivered again"
-    return (*_of_paths("FILE_UNREADABLE", kept, unreadable), *_of_paths("FILE_VANISHED", removal_message, vanished))
+    return (*_of_paths(FILE_UNREADABLE, kept, unreadable), *_of_paths(FILE_VANISHED, removal_message, vanished))
 
 
 def of_unread_loads(table: str, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about load files that a replay of the quarantine leaves."""
     reload = f"`gddl reload --from-files --table {table}`"
     what = f"load files that could not be read begin a full load, which only {reload} carries out"
-    return _of_paths("FILE_UNREADABLE", what, discovery.unreadable_loads)
+    return _of_paths(FILE_UNREADABLE, what, discovery.unreadable_loads)
 
 
 def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
@@ -467,15 +511,15 @@ def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
         "or a newer full load comes"
     )
     return (
-        *_of_paths(INCOMPLETE_CODE, load, ledger.given_up("load")),
-        *_of_paths("FILES_DISMISSED", changes, ledger.given_up("change")),
+        *_of_paths(LOAD_INCOMPLETE, load, ledger.given_up("load")),
+        *_of_paths(FILES_DISMISSED, changes, ledger.given_up("change")),
     )
 
 
 def of_tried_loads(ledger: Ledger) -> tuple[RunWarning, ...]:
     """Warning of a plan about load files that a run would read again, as it could not before."""
     what = "load files could not be read by the last run: unless they or the row were corrected, the next one fails"
-    return _of_paths("FILE_UNREADABLE", what, sorted(ledger.unread_loads))
+    return _of_paths(FILE_UNREADABLE, what, sorted(ledger.unread_loads))
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:
@@ -486,7 +530,7 @@ def require_first_load(table: str, ledger: Ledger) -> None:
     """
     if bad := unread_first_load(ledger):
         what = f"{table}: there is no table yet: {_files(len(bad))} of which it is made can't be read"
-        raise FatalError("FIRST_LOAD_UNREADABLE", what, where=", ".join(bad[:SAMPLE]), remedy=_remedy_of_load(table))
+        raise FatalError(FIRST_LOAD_UNREADABLE, what, where=", ".join(bad[:SAMPLE]), remedy=_remedy_of_load(table))
 
 
 def unread_first_load(ledger: Ledger) -> list[str]:
@@ -517,7 +561,7 @@ def require_whole_load(table: str, ledger: Ledger, unread: Sequence[str]) -> Non
 def unread_load(table: str, paths: Sequence[str]) -> FatalError:
     """`LOAD_UNREADABLE`: load files that can't be read."""
     what = f"{table}: {_files(len(paths))} of a full load can't be read; it is not applied, and newer files wait"
-    return FatalError("LOAD_UNREADABLE", what, where=", ".join(paths[:SAMPLE]), remedy=_remedy_of_load(table))
+    return FatalError(LOAD_UNREADABLE, what, where=", ".join(paths[:SAMPLE]), remedy=_remedy_of_load(table))
 
 
 def _remedy_of_load(table: str) -> str:
@@ -531,7 +575,7 @@ def _remedy_of_load(table: str) -> str:
 def not_loaded(table: str) -> RunWarning:
     """A table of which nothing can be compared."""
     what = f"{table} has nothing to compare yet: load it first, by `gddl run --table {table}`"
-    return RunWarning(code="TABLE_NOT_LOADED", message=what)
+    return RunWarning(code=TABLE_NOT_LOADED, message=what)
 
 
 def require_keyed(spec: TableSpec, state: TableState) -> None:
@@ -543,7 +587,7 @@ def require_keyed(spec: TableSpec, state: TableState) -> None:
     if state.keys is None or not spec.keys:
         what = f"{spec.table} has no keys, or was never loaded"
         remedy = "load the table first; rows of a table without keys can't be distinguished"
-        raise FatalError("TABLE_WITHOUT_KEYS", what, remedy=remedy)
+        raise FatalError(TABLE_WITHOUT_KEYS, what, remedy=remedy)
 
 
 def require_finished(title: str, ledger: Ledger, state_path: str, *, then: str) -> None:
@@ -558,7 +602,7 @@ def require_finished(title: str, ledger: Ledger, state_path: str, *, then: str) 
     """
     if ledger.plan() is not None:
         what, remedy = f"{title} has a batch that is not finished", f"run the table first, then {then}"
-        raise FatalError(UNFINISHED_CODE, what, where=state_path, remedy=remedy)
+        raise FatalError(BATCH_UNFINISHED, what, where=state_path, remedy=remedy)
 
 
 def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, state_path: str) -> None:
@@ -569,14 +613,14 @@ def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, stat
     """
     if changes_exist and state.batch == 0 and state.schemas == ():
         raise FatalError(
-            "LEDGER_MISSING",
+            LEDGER_MISSING,
             f"{spec.table}: its Delta tables exist, but its ledger has no commit",
             where=state_path,
             remedy=f"restore the ledger, or {rebuild_of(spec)}",
         )
     if not changes_exist and state.keys is not None:
         raise FatalError(
-            "TABLES_MISSING",
+            TABLES_MISSING,
             f"{spec.table}: the ledger knows {state.batch} batches, but the change table is missing",
             where=state_path,
             remedy=f"restore the tables, or {rebuild_of(spec)}",

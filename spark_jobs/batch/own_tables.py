@@ -6,6 +6,14 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
+from airflow_gddl.contract.codes import (
+    BASELINE_LOST,
+    FOREIGN_COMMIT,
+    FOREIGN_ROWS,
+    LEDGER_BEHIND,
+    TABLE_NOT_OURS,
+    TABLES_MISSING,
+)
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import RunWarning
@@ -203,13 +211,13 @@ def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
         table = context.spec.table
         if is_known:
             raise FatalError(
-                "TABLE_NOT_OURS",
+                TABLE_NOT_OURS,
                 f"{table}: the Delta table is of another job, and the ledger of another table; nothing was written",
                 where=path,
                 remedy=f"restore our tables; or delete {context.layout.state}, then `gddl adopt --table {table}`",
             )
         raise FatalError(
-            "TABLE_NOT_OURS",
+            TABLE_NOT_OURS,
             f"{table}: there is a Delta table that another job has made; nothing was written",
             where=path,
             remedy=f"`gddl adopt --table {table}` takes it over as it is; or move it away, or name another `target`",
@@ -240,7 +248,7 @@ def _require_own_rows(context: TableContext, state: TableState, name: str) -> No
     if not context.engine.contents(context).is_ours(path):
         what = f"the {name} has no column _gddl: another writer has replaced its columns, or restored an old version"
         remedy = f"restore its newest version of ours, or {rebuild_of(context.spec)}"
-        raise FatalError("FOREIGN_ROWS", what, where=path, remedy=remedy)
+        raise FatalError(FOREIGN_ROWS, what, where=path, remedy=remedy)
     since = _since_adoption(context, state, name)
     added = None if since is None else frozenset(file for commit in since if not commit.ours for file in commit.added)
     count = context.engine.contents(context).foreign_rows(path, added)
@@ -256,7 +264,7 @@ def _foreign_rows(context: TableContext, state: TableState, name: str, count: in
         rest = f"{count} rows of it have no _gddl" if count else "these rows are in other files by now"
         what = f"another writer has inserted or changed rows of the adopted replica; {rest}"
         remedy = f"stop that writer; then {rebuild}, which undoes what it did"
-    return FatalError("FOREIGN_ROWS", what, where=getattr(context.layout, name), remedy=remedy)
+    return FatalError(FOREIGN_ROWS, what, where=getattr(context.layout, name), remedy=remedy)
 
 
 def _since_adoption(context: TableContext, state: TableState, name: str) -> Sequence[DeltaCommit] | None:
@@ -293,7 +301,7 @@ def _require_baseline(context: TableContext, state: TableState) -> None:
     if state.baseline is None or context.engine.baseline_work(context).baseline() == state.baseline:
         return
     raise FatalError(
-        "BASELINE_LOST",
+        BASELINE_LOST,
         f"{context.spec.table}: the property {BASELINE} of the replica is not as the ledger has it: what rows without "
         "_gddl stand for is not known; nothing was written",
         where=context.layout.replica,
@@ -316,12 +324,12 @@ def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
             "table of the landed files again"
         )
     sample = tuple(str(commit) for commit in commits[-_SAMPLE:])
-    return (RunWarning(code="FOREIGN_COMMIT", message=message, count=len(commits), sample=sample),)
+    return (RunWarning(code=FOREIGN_COMMIT, message=message, count=len(commits), sample=sample),)
 
 
 def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
     return FatalError(
-        "TABLES_MISSING",
+        TABLES_MISSING,
         f"a table that the ledger knows no longer exists: the {name}",
         where=path,
         remedy=f"restore the table, or {rebuild_of(spec) if name == 'changes' else rebuild_command(spec)}",
@@ -330,7 +338,7 @@ def _missing_table(spec: TableSpec, name: str, path: str) -> FatalError:
 
 def _behind(spec: TableSpec, name: str, path: str, state: str) -> FatalError:
     return FatalError(
-        "LEDGER_BEHIND",
+        LEDGER_BEHIND,
         f"{titled(spec.table, spec.shard)}: a table holds a batch that the ledger does not know (the {name}, {path}): "
         "the ledger is an older copy, or has lost a commit, and would take that batch's files again; nothing was "
         "written",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.actions import ErrorsReplay, Load
+from airflow_gddl.contract.codes import CAST_FAILED
 from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.sources import source_of
@@ -24,7 +25,6 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
-from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.tables.engine import TableContext
 
 _LOG = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def _misfits(table: TableSession) -> Batch | None:
     """The batch of quarantined values that did not fit their columns, where one became text since; else None."""
     if not table.ledger.awaits_replay:
         return None
-    options = replace(table.run.job.options, action=ErrorsReplay(codes=(MISFIT_CODE,)))
+    options = replace(table.run.job.options, action=ErrorsReplay(codes=(CAST_FAILED,)))
     job = replace(table.run.job, options=options)
     return _next_batch(replace(table, run=replace(table.run, job=job)), replayed=False)
 

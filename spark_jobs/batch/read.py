@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from airflow_gddl.contract.codes import FILE_VANISHED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch import notices
@@ -54,7 +55,7 @@ def read(table: TableSession, batch: Batch) -> ReadBatch:
         withdraw(table.context, plan, table.ledger)
         return ReadBatch(batch=batch, set_aside=waiting)
     table.note(notices.of_files(unreadable) if unreadable else ())
-    bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
+    bad_files = tuple(u for u in unreadable if u.code != FILE_VANISHED)
     bad_loads = () if batch.of_reload else loads_that_hold(table.context, plan, bad_files)
     if work is None or bad_loads:
         if work is not None:

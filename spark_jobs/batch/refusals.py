@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from airflow_gddl.contract.codes import BAD_ROWS, BATCH_UNBALANCED
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.batch.source_log import require_one_log
 from spark_jobs.dialects.protocol import Dialect
@@ -21,7 +22,7 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
     spec, figures = dialect.spec, decoded_batch.figures
     if decoded_batch.rows_by_footer is not None and decoded_batch.rows_by_footer != figures.rows:
         raise FatalError(
-            "BATCH_UNBALANCED",
+            BATCH_UNBALANCED,
             f"the files' footers state {decoded_batch.rows_by_footer} rows, {figures.rows} were read",
             where=spec.table,
             remedy="report this with the job's log; nothing was written",
@@ -29,7 +30,7 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
     if figures.quarantined and spec.on_bad_row == "fail" and decoded_batch.schema_of:
         bad = {path: f.quarantined for path, f in figures.files.items() if f.quarantined}
         raise FatalError(
-            "BAD_ROWS",
+            BAD_ROWS,
             f"{figures.quarantined} bad rows in {', '.join(sorted(bad))}; the first: {figures.first_bad}",
             where=spec.table,
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",

@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from airflow_gddl.contract.codes import JOB_CANCELLED, NEEDS_SPARK, SPARK_GONE
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 from airflow_gddl.contract.result import PROGRESS, WITHOUT_SPARK
@@ -244,18 +245,18 @@ class SparkLeftOut(NoSpark):
 
     def for_table(self, _work: int | None = None, /) -> SparkSession:
         remedy = f"run the job without {LEAVES_SPARK_OUT}, where there is a Java"
-        raise FatalError("NEEDS_SPARK", f"{LEAVES_SPARK_OUT} is set", remedy=remedy)
+        raise FatalError(NEEDS_SPARK, f"{LEAVES_SPARK_OUT} is set", remedy=remedy)
 
 
 def spark_gone() -> RetriableError:
     what = "the Java process in which Spark runs has ended, or has stopped its Spark"
     remedy = "run again; if it lacked memory, give the tier less or the machine more"
-    return RetriableError("SPARK_GONE", what, remedy=remedy)
+    return RetriableError(SPARK_GONE, what, remedy=remedy)
 
 
 def cancelled(signal: str) -> RetriableError:
     what = f"the run was stopped by {signal} before this table was done"
-    return RetriableError("JOB_CANCELLED", what, remedy="run again; it resumes where it stopped")
+    return RetriableError(JOB_CANCELLED, what, remedy="run again; it resumes where it stopped")
 
 
 def utc_now() -> datetime:

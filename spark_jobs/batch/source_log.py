@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import groupby
 
+from airflow_gddl.contract.codes import SOURCE_LOG_RESTARTED
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
@@ -182,7 +183,7 @@ def _restarted(spec: TableSpec, path: str, restart: LogRestart) -> FatalError:
         f"the connector take a new snapshot, and run `gddl reload --from-files --yes --table {spec.table}`"
     )
     return FatalError(
-        "SOURCE_LOG_RESTARTED",
+        SOURCE_LOG_RESTARTED,
         f"{spec.table}: changes committed from {restart.since} on are at {restart.place} in the source's log, not "
         f"behind {restart.known}, which was committed by {restart.newest}: the log was reset; nothing was written",
         where=path,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from airflow_gddl.contract.codes import TABLE_BUSY
 from airflow_gddl.contract.result import (
     CommitMethod,
     ExpectationCount,
@@ -163,7 +164,7 @@ TaskOutcome = TableOutcome | Declined
 
 def is_busy(result: JobResult) -> bool:
     """Whether another run, e.g. maintenance, holds the table: retried, not failed."""
-    return result.error is not None and result.error.code == "TABLE_BUSY"
+    return result.error is not None and result.error.code == TABLE_BUSY
 
 
 def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from airflow_gddl.contract.codes import KEY_INVALID, SHARDS_UNSUPPORTED, SPEC_INVALID
 from airflow_gddl.contract.connections import mask_key
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
 from airflow_gddl.contract.result import RunWarning
@@ -142,13 +143,13 @@ def require_supported(run: TableRun) -> None:
         what = (
             f"{spec.table} has shards, but not a landing root for each, or not {SHARD_COLUMN} as its first key column"
         )
-        raise FatalError("SPEC_INVALID", what, remedy="let gddl make the order from the metadata")
+        raise FatalError(SPEC_INVALID, what, remedy="let gddl make the order from the metadata")
     request = options.action.unsharded() or ("" if options.continuous is None else "a continuous job")
     if run.spec.shards and request:
         what = f"{run.spec.table} has several sources, and {request} does not support that; nothing was done"
         where = documented("sources.md", "load-a-sharded-table-again")
         remedy = f"to load it again, give the row a new target; see {where}"
-        raise FatalError("SHARDS_UNSUPPORTED", what, remedy=remedy)
+        raise FatalError(SHARDS_UNSUPPORTED, what, remedy=remedy)
 
 
 def of_key(run: TableRun, key: Mapping[str, str]) -> TableRun:
@@ -176,7 +177,7 @@ def of_key(run: TableRun, key: Mapping[str, str]) -> TableRun:
         what = f"the key of {run.spec.table} names no {SHARD_COLUMN}, one of {known}"
     else:
         what = f"{SHARD_COLUMN} {shard!r} is not one of {known}, the sources of {run.spec.table} (case counts)"
-    raise FatalError("KEY_INVALID", what, remedy=f"name the whole key: {keys}")
+    raise FatalError(KEY_INVALID, what, remedy=f"name the whole key: {keys}")
 
 
 def _landed(run: TableRun) -> TableRun:

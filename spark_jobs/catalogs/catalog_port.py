@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.codes import CATALOG_NAME_TAKEN, CATALOG_TABLE_DROPPED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName
 from airflow_gddl.contract.spec import JobSpec
@@ -172,19 +173,19 @@ def plan(
     if registered is None:
         if known_at is None or restore:
             return CatalogChange(action="create")
-        code = "CATALOG_TABLE_DROPPED"
+        code = CATALOG_TABLE_DROPPED
         message = "the table was dropped in the catalog; `gddl catalog sync` registers it again"
         return CatalogChange(action="report", code=code, message=message)
     conflict = registered.problem
     if not conflict and registered.location not in (wanted.location, known_at):
         conflict = f"it points to {registered.location}, not to {wanted.location}"
     if conflict:
-        code = "CATALOG_NAME_TAKEN"
+        code = CATALOG_NAME_TAKEN
         message = f"another entry has this name: {conflict}; drop or rename it, or change the catalog's templates"
         return CatalogChange(action="report", code=code, message=message)
     if registered.location != wanted.location and "location" not in alters:
         message = f"it points to {registered.location}, and this catalog can't change that; drop it there, then "
-        return CatalogChange(action="report", code="CATALOG_NAME_TAKEN", message=f"{message}`gddl catalog sync`")
+        return CatalogChange(action="report", code=CATALOG_NAME_TAKEN, message=f"{message}`gddl catalog sync`")
     deviations = differences(wanted, registered)
     do = tuple(one for one in deviations if one.aspect in alters)
     unaltered = tuple(one for one in deviations if one.aspect not in alters)

@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.codes import CATALOG_UNREACHABLE
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_glue
 from airflow_gddl.contract.layout import same_place
 from airflow_gddl.contract.packages import needed_by
@@ -166,7 +167,7 @@ def client_of(spec: CatalogSpec) -> Any:
     try:
         return boto3.Session().client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
     except (BotoCoreError, ValueError) as error:
-        raise CatalogError("CATALOG_UNREACHABLE", f"Glue: {error}", is_down=True) from error
+        raise CatalogError(CATALOG_UNREACHABLE, f"Glue: {error}", is_down=True) from error
 
 
 @contextmanager
@@ -178,6 +179,6 @@ def translated() -> Iterator[None]:
     except ClientError as error:
         message = f"Glue: {error}"[:400]
         code = code_of_glue(str(error.response.get("Error", {}).get("Code", "")), message)
-        raise CatalogError(code, message, is_down=code == "CATALOG_UNREACHABLE") from error
+        raise CatalogError(code, message, is_down=code == CATALOG_UNREACHABLE) from error
     except BotoCoreError as error:
-        raise CatalogError("CATALOG_UNREACHABLE", f"Glue: {error}"[:400], is_down=True) from error
+        raise CatalogError(CATALOG_UNREACHABLE, f"Glue: {error}"[:400], is_down=True) from error

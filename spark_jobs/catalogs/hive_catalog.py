@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from airflow_gddl.contract.codes import CATALOG_DENIED, CATALOG_REFUSED, CATALOG_UNREACHABLE
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName
 from airflow_gddl.contract.layout import STATE, join, same_place
 from airflow_gddl.contract.sql_types import literal, quoted
@@ -82,7 +83,7 @@ class HiveCatalog:
         with _translated():
             table = self._found(registration.name)
             if table is None:
-                raise CatalogError("CATALOG_REFUSED", f"{registration.name} was dropped while it was registered")
+                raise CatalogError(CATALOG_REFUSED, f"{registration.name} was dropped while it was registered")
             held = json.loads(table.schema().json())["fields"]
             schema = self._jvm.org.apache.spark.sql.types.DataType.fromJson(_schema(registration.info.columns, held))
             self._external.alterTable(_with(self._jvm, table, registration))
@@ -179,6 +180,6 @@ def _translated() -> Iterator[None]:
         )
         message = f"Hive metastore: {first.strip()}"[:400]
         if any(sign in text for sign in _DOWN):
-            raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True) from error
+            raise CatalogError(CATALOG_UNREACHABLE, message, is_down=True) from error
         is_denied = any(sign in text for sign in _DENIED)
-        raise CatalogError("CATALOG_DENIED" if is_denied else "CATALOG_REFUSED", message) from error
+        raise CatalogError(CATALOG_DENIED if is_denied else CATALOG_REFUSED, message) from error

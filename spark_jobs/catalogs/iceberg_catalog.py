@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from airflow_gddl.contract.codes import CATALOG_REFUSED, CATALOG_UNREACHABLE
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
 from airflow_gddl.contract.layout import same_place
@@ -127,7 +128,7 @@ def changes(held: Any, wanted: Any, properties: Mapping[str, str]) -> tuple[tupl
     updates: list[Any] = []
     if held.format_version > wanted.format_version:
         message = f"the entry has format version {held.format_version}; drop it, then `gddl catalog sync`"
-        raise CatalogError("CATALOG_REFUSED", message)
+        raise CatalogError(CATALOG_REFUSED, message)
     if held.format_version < wanted.format_version:
         updates.append(update.UpgradeFormatVersionUpdate(format_version=wanted.format_version))
     if held.location != wanted.location:
@@ -161,7 +162,7 @@ def _set_spec(held: Any, wanted: Any, update: Any, updates: list[Any]) -> None:
             updates.append(update.AddPartitionSpecUpdate(spec=spec))
         elif spec.spec_id == wanted.default_spec_id and numbers[spec.spec_id] != spec:
             message = "another writer partitioned the table; drop the entry there, then `gddl catalog sync`"
-            raise CatalogError("CATALOG_REFUSED", message)
+            raise CatalogError(CATALOG_REFUSED, message)
     if held.default_spec_id != wanted.default_spec_id:
         updates.append(update.SetDefaultSpecUpdate(spec_id=wanted.default_spec_id))
 
@@ -230,4 +231,4 @@ def _translated() -> Iterator[None]:
     except Exception as error:
         code = code_of_rest(error)
         message = f"the Iceberg catalog: {type(error).__name__}: {error}"[:400]
-        raise CatalogError(code, message, is_down=code == "CATALOG_UNREACHABLE") from error
+        raise CatalogError(code, message, is_down=code == CATALOG_UNREACHABLE) from error

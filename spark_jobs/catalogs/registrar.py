@@ -16,6 +16,17 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import (
+    CATALOG_CHANGE_UNSUPPORTED,
+    CATALOG_CONNECTION_MISSING,
+    CATALOG_DENIED,
+    CATALOG_ENTRY_LEFT,
+    CATALOG_NAME_INVALID,
+    CATALOG_REFUSED,
+    CATALOG_REGISTERED,
+    CATALOG_UNKNOWN,
+    CATALOG_UNREACHABLE,
+)
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName, TableKind, entry_name, name_fault
 from airflow_gddl.contract.features import folders
 from airflow_gddl.contract.layout import Layout, table_url
@@ -123,7 +134,7 @@ class RowCatalog:
         """
         name = entry_name(self.catalog, self.spec, kind)
         if fault := name_fault(CATALOGS[self.catalog.kind], name):
-            code = "CATALOG_NAME_INVALID"
+            code = CATALOG_NAME_INVALID
             change = CatalogChange(action="report", code=code, message=fault)
             return TableCheck(kind=kind, name=str(name), change=change, registered=self.before.tables.get(kind))
         is_trusted = act and not restore and self.before.problem is None
@@ -164,7 +175,7 @@ class RowCatalog:
         for name, location in self.before.former.items():
             there = self._registered(EntryName(*name.split(".", 1)))
             if there is not None and (there.is_dangling or there.location == location):
-                change = CatalogChange(action="report", code="CATALOG_ENTRY_LEFT", message=LEFT)
+                change = CatalogChange(action="report", code=CATALOG_ENTRY_LEFT, message=LEFT)
                 checks.append(TableCheck(kind="former", name=name, change=change))
         return checks
 
@@ -259,14 +270,14 @@ class Settled:
         if problem is not None and (self.is_news or not idle):
             return (RunWarning(code=problem.code, message=problem.message),)
         if problem is None and idle and self.is_news:
-            return (RunWarning(code="CATALOG_REGISTERED", message="the catalog has the table's current state"),)
+            return (RunWarning(code=CATALOG_REGISTERED, message="the catalog has the table's current state"),)
         if former := sorted(set(self.state.former) - set(self.before.former)):
-            return (RunWarning(code="CATALOG_ENTRY_LEFT", message=LEFT, count=len(former), sample=tuple(former)),)
+            return (RunWarning(code=CATALOG_ENTRY_LEFT, message=LEFT, count=len(former), sample=tuple(former)),)
         unaltered = [one for check in self.checks for one in check.change.unaltered]
         if unaltered:
             names = tuple(dict.fromkeys(f"{one.aspect} {one.name}".strip() for one in unaltered))
             message = "the catalog can't alter this of an entry; readers take it from the Delta log"
-            return (RunWarning(code="CATALOG_CHANGE_UNSUPPORTED", message=message, count=len(names), sample=names[:5]),)
+            return (RunWarning(code=CATALOG_CHANGE_UNSUPPORTED, message=message, count=len(names), sample=names[:5]),)
         return ()
 
 
@@ -308,7 +319,7 @@ class Registrar:
         if catalog is None:
             message = f"the job does not know the catalog {spec.catalog!r}"
             return Settled(
-                state=replace(before, problem=CatalogProblem(code="CATALOG_UNKNOWN", message=message)), before=before
+                state=replace(before, problem=CatalogProblem(code=CATALOG_UNKNOWN, message=message)), before=before
             )
         signature = signature_of(spec, catalog)
         # Metadata may have been written since, of a history, or after a failure.
@@ -360,7 +371,7 @@ class Registrar:
             state = replace(state, former={check.name: state.former[check.name] for check in former_checks})
             checks += former_checks
             problem = (
-                CatalogProblem(code="CATALOG_ENTRY_LEFT", message=f"{former_checks[0].name}: {LEFT}")
+                CatalogProblem(code=CATALOG_ENTRY_LEFT, message=f"{former_checks[0].name}: {LEFT}")
                 if former_checks
                 else None
             )
@@ -396,7 +407,7 @@ def _holds(known: RegistrationState, signature: str, version: int | None) -> boo
 
 
 _PASSING = (
-    "CATALOG_CONNECTION_MISSING", "CATALOG_UNREACHABLE", "CATALOG_DENIED", "CATALOG_REFUSED",
+    CATALOG_CONNECTION_MISSING, CATALOG_UNREACHABLE, CATALOG_DENIED, CATALOG_REFUSED,
 )  # fmt: skip
 
 

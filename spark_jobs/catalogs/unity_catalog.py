@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from airflow_gddl.contract.codes import CATALOG_UNREACHABLE
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName, code_of_status, token_of
 from airflow_gddl.contract.layout import same_place
 from airflow_gddl.contract.sql_types import type_text
@@ -128,7 +129,7 @@ class _Http:
             answer = None
         if not isinstance(answer, dict):
             message = f"{self._where} returned a response that is no JSON"
-            raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True)
+            raise CatalogError(CATALOG_UNREACHABLE, message, is_down=True)
         return answer
 
     def _sent(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, str]:
@@ -136,21 +137,21 @@ class _Http:
             return answer_of(self._spec, self._token, method, path, body)
         except (OSError, http.client.HTTPException) as error:
             message = f"{self._where} does not answer: {error or type(error).__name__}"
-            raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True) from error
+            raise CatalogError(CATALOG_UNREACHABLE, message, is_down=True) from error
 
 
 def _refusal(status: int, text: str) -> CatalogError:
     message = message_of(text)
     shown = f"Unity Catalog answers {status}{f': {message}' if message else ''}"[:400]
     code = code_of_status(status)
-    return CatalogError(code, shown, is_down=code == "CATALOG_UNREACHABLE")
+    return CatalogError(code, shown, is_down=code == CATALOG_UNREACHABLE)
 
 
 def _token(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
     token = token_of(spec, environ)
     if token is None:
         message = f"{spec.token_env} holds no token where the job runs"
-        raise CatalogError("CATALOG_UNREACHABLE", message, is_down=True)
+        raise CatalogError(CATALOG_UNREACHABLE, message, is_down=True)
     return token
 
 

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
+from airflow_gddl.contract.codes import COLUMN_NAME_RESERVED, FILE_EMPTY, KEY_COLUMN_MISSING
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.extensions import COMMIT_TIMES, DATES_IN_ORDER, TOTAL_ORDER, DmsOptions, date_folder
 from airflow_gddl.contract.file_names import Names, change_time, classify, is_of_snapshot, repeated_hour, timed_order
@@ -70,7 +71,7 @@ class DmsDialect(Dialect):
         try:
             probed = probe(storage, file, options, self.inflated_bytes)
         except QuarantinableError as error:
-            if error.code != "FILE_EMPTY" or not is_text(file):
+            if error.code != FILE_EMPTY or not is_text(file):
                 raise
             return without_rows(file, dict.fromkeys((self.op_column, *self.spec.keys, *self.spec.sequence_by)))
         self._require_free(probed)
@@ -88,7 +89,7 @@ class DmsDialect(Dialect):
             if (column := match(names, CARRIED)) is not None:
                 what = f"{self.spec.table}: files have a column {column!r}, a name that this dialect uses itself"
                 remedy = f"give it another name: `rename: {{{CARRIED}: carried}}` in the metadata row"
-                raise FatalError("COLUMN_NAME_RESERVED", what, where=probed.file.path, remedy=remedy)
+                raise FatalError(COLUMN_NAME_RESERVED, what, where=probed.file.path, remedy=remedy)
 
     def _require_header(self, probed: Probed) -> None:
         """Refuse a first line that has no name of the row where it should hold the names of the columns.
@@ -109,7 +110,7 @@ class DmsDialect(Dialect):
                 "if the line is a row, set options.csv_header: false and name the columns in options.csv_columns; "
                 "else correct keys"
             )
-            raise FatalError("KEY_COLUMN_MISSING", what, where=probed.file.path, remedy=remedy)
+            raise FatalError(KEY_COLUMN_MISSING, what, where=probed.file.path, remedy=remedy)
 
     @property
     def carried(self) -> str:

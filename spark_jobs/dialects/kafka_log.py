@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from airflow_gddl.contract.codes import SOURCE_LOG_LOST, SOURCE_REFUSED, SOURCE_UNREACHABLE, TOPIC_UNREADABLE
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.sources.kafka import REGISTRY, REGISTRY_USER, SERVERS, client_settings
@@ -115,7 +116,7 @@ class KafkaLog:
         except (self._kafka.KafkaException, TypeError, ValueError) as error:
             what = f"Kafka's client refuses its settings: {_words(error)}"
             remedy = "correct the settings of kafka_connection; see the list of librdkafka"
-            raise FatalError("SOURCE_REFUSED", what, where=self.servers, remedy=remedy) from None  # may show a secret
+            raise FatalError(SOURCE_REFUSED, what, where=self.servers, remedy=remedy) from None  # may show a secret
 
     def _note(self, error: Any) -> None:
         if self._said is None or error.name() in _REFUSED:
@@ -192,12 +193,12 @@ class KafkaLog:
             return self._unreachable(topic, said.str())
         what = f"the topic {topic} can't be read: {said.str()}"
         remedy = "correct kafka_connection, or the rights of its user: DESCRIBE and READ on the topic"
-        return FatalError("SOURCE_REFUSED", what, where=self.servers, remedy=remedy)
+        return FatalError(SOURCE_REFUSED, what, where=self.servers, remedy=remedy)
 
     def _unreachable(self, topic: str, why: str) -> RetriableError:
         what = f"the topic {topic} can't be read: {why}"
         remedy = "check bootstrap_servers, that the brokers run, and the network; then try again"
-        return RetriableError("SOURCE_UNREACHABLE", what, where=self.servers, remedy=remedy)
+        return RetriableError(SOURCE_UNREACHABLE, what, where=self.servers, remedy=remedy)
 
     def messages(self, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
         """Those from `start` on, before `end`; offsets may be missing.
@@ -233,7 +234,7 @@ class KafkaLog:
             return max(at, int(message.offset()))
         if error.name() in ("_AUTO_OFFSET_RESET", "OFFSET_OUT_OF_RANGE"):
             what = f"Kafka has removed messages of {topic} from offset {at} on while they were read"
-            raise FatalError("SOURCE_LOG_LOST", what, where=self.servers, remedy="run again, which says what to do")
+            raise FatalError(SOURCE_LOG_LOST, what, where=self.servers, remedy="run again, which says what to do")
         if error.fatal() or error.name() in (
             *_REFUSED,
             "UNKNOWN_TOPIC_OR_PART",
@@ -326,11 +327,11 @@ class SchemaRegistry:
     def _refused(self, status: int, number: int) -> FatalError | RetriableError:
         if status in (401, 403):
             what, remedy = f"the schema registry answers {status}", f"set {REGISTRY_USER} in kafka_connection"
-            return FatalError("SOURCE_REFUSED", what, where=self.url, remedy=remedy)
+            return FatalError(SOURCE_REFUSED, what, where=self.url, remedy=remedy)
         if status == 404:
             what = f"the schema registry has no schema {number}, which a message names"
             remedy = "name the registry that the connector writes to in schema_registry"
-            return FatalError("TOPIC_UNREADABLE", what, where=self.url, remedy=remedy)
+            return FatalError(TOPIC_UNREADABLE, what, where=self.url, remedy=remedy)
         return self._unreachable(f"status {status}")
 
     def _unreachable(self, why: str) -> RetriableError:
@@ -338,7 +339,7 @@ class SchemaRegistry:
             f"the schema registry does not answer: {why}",
             "check schema_registry and the network; then try again",
         )
-        return RetriableError("SOURCE_UNREACHABLE", what, where=self.url, remedy=remedy)
+        return RetriableError(SOURCE_UNREACHABLE, what, where=self.url, remedy=remedy)
 
 
 @functools.lru_cache(maxsize=_MOST_SCHEMAS)
@@ -350,5 +351,5 @@ def _schema(registry: SchemaRegistry, number: int) -> RegisteredSchema:
             f"schema {number} refers to others, which is not supported",
             "let a sink connector write the files",
         )
-        raise FatalError("TOPIC_UNREADABLE", what, where=registry.url, remedy=remedy)
+        raise FatalError(TOPIC_UNREADABLE, what, where=registry.url, remedy=remedy)
     return RegisteredSchema(kind, json.loads(answer["schema"]) if kind == "AVRO" else None)

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from airflow_gddl.contract.codes import FILE_EMPTY, FILE_UNREADABLE, FILE_VANISHED
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating, chunks_of, too_large
@@ -104,17 +105,15 @@ def reading(file: PlannedFile) -> Iterator[None]:
         GddlError, MemoryError, ImportError: as raised inside.
     """
     if file.size == 0 and not is_text(file):
-        raise QuarantinableError("FILE_EMPTY", "the file has no bytes", where=file.path)
+        raise QuarantinableError(FILE_EMPTY, "the file has no bytes", where=file.path)
     try:
         yield
     except (GddlError, MemoryError, ImportError):
         raise
     except FileNotFoundError as error:
-        raise QuarantinableError("FILE_VANISHED", "the file was removed after its listing", where=file.path) from error
+        raise QuarantinableError(FILE_VANISHED, "the file was removed after its listing", where=file.path) from error
     except Exception as error:
-        raise QuarantinableError(
-            "FILE_UNREADABLE", f"{type(error).__name__}: {error}"[:500], where=file.path
-        ) from error
+        raise QuarantinableError(FILE_UNREADABLE, f"{type(error).__name__}: {error}"[:500], where=file.path) from error
 
 
 def is_text(file: PlannedFile) -> bool:
@@ -147,7 +146,7 @@ def _probe_parquet(file: PlannedFile, stream: BinaryIO, inflated_bytes: int, *, 
     footer = pq.ParquetFile(stream, coerce_int96_timestamp_unit="us")
     schema, meta = footer.schema_arrow, footer.metadata
     if not len(schema):
-        raise QuarantinableError("FILE_EMPTY", "the file has no columns", where=file.path)
+        raise QuarantinableError(FILE_EMPTY, "the file has no columns", where=file.path)
     _require_once(schema.names, file)
     require_bounded(stream, file, inflated_bytes, meta)
     return Probed(
@@ -271,7 +270,7 @@ def _probe_csv(file: PlannedFile, stream: BinaryIO, options: DmsOptions) -> Prob
         if first is None and not options.csv_header and len(options.csv_columns) == 1:
             first = [""] if search.lines else None  # rows of null
         if first is None:
-            raise QuarantinableError("FILE_EMPTY", "the file has no lines", where=file.path)
+            raise QuarantinableError(FILE_EMPTY, "the file has no lines", where=file.path)
         if options.csv_header:
             names, is_older = _header(first, file), False
         else:
@@ -314,7 +313,7 @@ class _Search:
 
 def _header(names: list[str], file: PlannedFile) -> list[str]:
     if any("\udc80" <= char <= "\udcff" for name in names for char in name):  # bytes that are no text
-        raise QuarantinableError("FILE_UNREADABLE", "the header is not UTF-8", where=file.path)
+        raise QuarantinableError(FILE_UNREADABLE, "the header is not UTF-8", where=file.path)
     _require_once(names, file)
     return names
 
@@ -328,7 +327,7 @@ def _require_once(names: Sequence[str], file: PlannedFile) -> None:
     if len(set(names)) < len(names):
         twice = [name for name, count in Counter(names).items() if count > 1]
         what = f"the file has columns of the same name: {', '.join(map(repr, twice[:5]))}"
-        raise QuarantinableError("FILE_UNREADABLE", what, where=file.path)
+        raise QuarantinableError(FILE_UNREADABLE, what, where=file.path)
 
 
 def _require_no_names(first: Sequence[str], file: PlannedFile, options: DmsOptions) -> None:
@@ -344,7 +343,7 @@ def _require_no_names(first: Sequence[str], file: PlannedFile, options: DmsOptio
         names = [name.lower() for name in columns]
         if len(written) > 1 and written in (names, [options.op_column.lower(), *names]):
             what = "the first line holds the names of the columns: set options.csv_header: true"
-            raise QuarantinableError("FILE_UNREADABLE", what, where=file.path)
+            raise QuarantinableError(FILE_UNREADABLE, what, where=file.path)
 
 
 def _named(lines: Iterable[list[str]], width: int, file: PlannedFile, options: DmsOptions) -> tuple[list[str], bool]:
@@ -358,7 +357,7 @@ def _named(lines: Iterable[list[str]], width: int, file: PlannedFile, options: D
     if found is None:
         what = f"{width} fields in the first line, {len(forms.newest)} names in options.csv_columns"
         way_out = "; columns that were added later, which older lines lack, are named in options.csv_added, too"
-        raise QuarantinableError("FILE_UNREADABLE", what + way_out, where=file.path)
+        raise QuarantinableError(FILE_UNREADABLE, what + way_out, where=file.path)
     form, has_operation = found
     names = [*([options.op_column] if has_operation else []), *forms.newest]
     return names, form < len(forms.columns) - 1

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import DIALECT_BROKEN, FILE_KEY_MISSING, SEQUENCE_MISSING, SPEC_INVALID
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, is_among, with_defaults_of_mode
 from airflow_gddl.contract.file_names import Names, is_temporary, timed_order
@@ -272,7 +273,7 @@ def with_keys(
         path = file.file.path
         if file.file.kind == "change" and path in lacking:
             reason = f"the file has no key column {', '.join(map(repr, lacking[path]))}"
-            refused.append(Unreadable(file.file, "FILE_KEY_MISSING", reason))
+            refused.append(Unreadable(file.file, FILE_KEY_MISSING, reason))
         else:
             kept.append(file)
     return tuple(kept), tuple(refused)
@@ -448,7 +449,7 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
     descriptor = DIALECTS.get(spec.dialect)
     options = codec.decode(DIALECTS.load(descriptor.options), with_defaults_of_mode(spec))
     for problem in () if descriptor.check is None else DIALECTS.load(descriptor.check)(spec.options):
-        raise FatalError("SPEC_INVALID", problem.message, where=f"{spec.table}, {problem.field}", remedy=problem.remedy)
+        raise FatalError(SPEC_INVALID, problem.message, where=f"{spec.table}, {problem.field}", remedy=problem.remedy)
     inflated_bytes = (tier or TierSpec()).inflated_bytes
     dialect = cast("type[Dialect]", DIALECTS.load(descriptor.reading))(spec, options, inflated_bytes)
     _require_technical(spec.dialect, dialect, descriptor.technical)
@@ -462,7 +463,7 @@ def _require_technical(name: str, dialect: Dialect, technical: Sequence[str]) ->
     added = (*dialect.total_order, *filter(None, [dialect.carried, dialect.number]))
     if unlisted := [column for column in added if not is_among(column, technical)]:
         what = f"the dialect {name!r} adds {', '.join(unlisted)}, which `technical` of its descriptor lacks"
-        raise FatalError("DIALECT_BROKEN", what, remedy="correct or reinstall the package that brings it")
+        raise FatalError(DIALECT_BROKEN, what, remedy="correct or reinstall the package that brings it")
 
 
 @dataclass(frozen=True)
@@ -514,7 +515,7 @@ def resolve_sequence(
                     return SortOrder((wanted,), total)
         if groups is change_columns and change_columns:
             raise FatalError(
-                "SEQUENCE_MISSING",
+                SEQUENCE_MISSING,
                 f"{spec.table}: none of {', '.join(usual)} is in its change files",
                 remedy="name the columns that order its changes in `sequence_by`",
             )

@@ -10,6 +10,7 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, cast
 
+from airflow_gddl.contract.codes import FEATURE_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features import lacking, used_by
 
@@ -47,4 +48,4 @@ def _feature(name: str) -> Feature:
 
 def _missing(name: str) -> FatalError:
     what, remedy = f"this job has no feature {name!r}", "install all of airflow-gddl where the job runs"
-    return FatalError("FEATURE_MISSING", what, where=f"{__name__}.{name}", remedy=remedy)
+    return FatalError(FEATURE_MISSING, what, where=f"{__name__}.{name}", remedy=remedy)

@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_gddl.contract.errors import UNEXPECTED_CODE, FatalError, GddlError, RetriableError
+from airflow_gddl.contract.codes import (
+    CONSTRAINT_VIOLATED,
+    DELTA_CONFLICT,
+    OUT_OF_MEMORY,
+    PROPERTY_UNKNOWN,
+    STORAGE_BUSY,
+    STORAGE_DENIED,
+    UNEXPECTED,
+    WORKER_DIED,
+    Code,
+)
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.packages import of_import
 from airflow_gddl.contract.s3 import s3_error
 from airflow_gddl.stores.readers import disk_full
@@ -31,47 +42,47 @@ class _KnownError:
 
     signs: tuple[str, ...]
     family: type[GddlError]
-    code: str
+    code: Code
     remedy: str
 
 
 _FAULTS = (
-    _KnownError(_CONFLICTS, RetriableError, "DELTA_CONFLICT", "another writer changed the table; run again"),
+    _KnownError(_CONFLICTS, RetriableError, DELTA_CONFLICT, "another writer changed the table; run again"),
     _KnownError(
         ("DELTA_UNKNOWN_CONFIGURATION",),
         FatalError,
-        "PROPERTY_UNKNOWN",
+        PROPERTY_UNKNOWN,
         "take it out of table_properties: the Delta Lake of this job does not have it; some exist on Databricks only",
     ),
     _KnownError(
         ("DELTA_VIOLATE_CONSTRAINT", "DELTA_NOT_NULL_CONSTRAINT_VIOLATED", "DeltaInvariantViolationException"),
         FatalError,
-        "CONSTRAINT_VIOLATED",
+        CONSTRAINT_VIOLATED,
         "drop the constraint, run again, correct the rows in the source, then add it again: a later change is no cure",
     ),
     _KnownError(
         ("java.lang.OutOfMemoryError", "SparkOutOfMemoryError"),
         FatalError,
-        "OUT_OF_MEMORY",
+        OUT_OF_MEMORY,
         "give the table a larger tier, or smaller max_bytes_per_batch",
     ),
     _KnownError(
         DEAD_WORKER,
         RetriableError,
-        "WORKER_DIED",
+        WORKER_DIED,
         "see the job's log; if it stays, give the table a larger tier, or a smaller max_bytes_per_batch",
     ),
     _KnownError(
         ("java.nio.file.AccessDeniedException", "AccessDenied", "PermissionDenied", "403 Forbidden"),
         FatalError,
-        "STORAGE_DENIED",
+        STORAGE_DENIED,
         "grant the job access",
     ),
     _KnownError(
         ("AWSServiceThrottledException", "AWSServiceIOException", "AWSStatus500Exception", "AWSClientIOException",
          "SlowDown", "503 Service Unavailable", "Generic S3 error", "Service error: S3"),
         RetriableError,
-        "STORAGE_BUSY",
+        STORAGE_BUSY,
         "run again",
     ),
 )  # fmt: skip
@@ -95,7 +106,7 @@ def translated(error: BaseException) -> GddlError:
         if any(sign in text for sign in fault.signs):
             return fault.family(fault.code, first, remedy=fault.remedy)
     remedy = "see the job's log; nothing is lost, the next run resumes the batch"
-    return FatalError(UNEXPECTED_CODE, first, remedy=remedy)
+    return FatalError(UNEXPECTED, first, remedy=remedy)
 
 
 def _first_line(text: str) -> str:

@@ -9,7 +9,8 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 
 from airflow_gddl.contract.actions import CatalogDiff, CatalogSync
-from airflow_gddl.contract.errors import SETUP, GddlError, RetriableError
+from airflow_gddl.contract.codes import SETUP
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, places_of
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.s3 import CODES, is_s3

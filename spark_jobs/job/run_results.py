@@ -13,10 +13,10 @@ from datetime import UTC, datetime, timedelta
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ACTIONS
 from airflow_gddl.contract.basics import LOADS, UPKEEP
+from airflow_gddl.contract.codes import CATALOG_REFUSED
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.idle_runs import is_idle
 from airflow_gddl.contract.layout import RECORD_TIME, Layout, join, record_name, result_name, results_folder
-from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.result import JobResult, RunWarning, is_idle
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
@@ -175,7 +175,7 @@ class RegistrationQueue:
             outcome = self._registered(job, spec, outcome)
         except Exception as error:  # noqa: BLE001 - the data is loaded, and its result must be reported
             _LOG.exception("%s could not be registered", spec.table)
-            warning = RunWarning(code="CATALOG_REFUSED", message=f"{type(error).__name__}: {error}"[:400])
+            warning = RunWarning(code=CATALOG_REFUSED, message=f"{type(error).__name__}: {error}"[:400])
             outcome = _with(outcome, (warning,))
         deliver(outcome)
 

@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import Run
+from airflow_gddl.contract.codes import SPEC_INVALID, TABLE_BUSY, WORKER_DIED
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join, result_name
@@ -116,7 +117,7 @@ class TaskResultStore:
         except FileNotFoundError:
             return None
         except GddlError as error:
-            if error.code != "SPEC_INVALID":
+            if error.code != SPEC_INVALID:
                 raise
             return None
         return result.as_outcome(spec) if result.table == spec.table else None
@@ -187,7 +188,6 @@ _TRIES = 2
 """Attempts of a table whose task dies."""
 _WAVES = 8
 """Tasks for each slot: enough that a long one doesn't leave the others idle, few enough that starting them is cheap."""
-_BUSY = "TABLE_BUSY"
 
 
 @dataclass(frozen=True)
@@ -331,7 +331,7 @@ class _Round:
 
 def _unknown() -> RetriableError:
     what = "no task of the job returned an outcome for the table"
-    return RetriableError("WORKER_DIED", what, remedy="see the job's log, and run again")
+    return RetriableError(WORKER_DIED, what, remedy="see the job's log, and run again")
 
 
 def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> Iterator[TaskOutcome]:
@@ -470,7 +470,7 @@ def once(job: JobSpec, spec: TableSpec, settings: TaskSettings = TaskSettings())
         with _watched(run, totals, results):
             outcome: TaskOutcome = failed(job, spec, died_twice(spec)) if tries >= _TRIES else attempt(run, totals)
         mine: Any = isinstance(outcome, TableOutcome) and outcome.result.error
-        if not mine or mine.code != _BUSY or repr(job.run_id) not in mine.message:
+        if not mine or mine.code != TABLE_BUSY or repr(job.run_id) not in mine.message:
             # A task of this job that held the claim meanwhile has stored its result.
             known = results.get(spec)
             if known is None:

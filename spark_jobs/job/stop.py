@@ -20,6 +20,7 @@ from typing import Self
 
 import psutil
 
+from airflow_gddl.contract.codes import TABLE_TIMEOUT, WORKER_DIED
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import JobResult, error_info
 from airflow_gddl.contract.spec import JobSpec, TableSpec
@@ -128,12 +129,12 @@ NEEDS_MEMORY = "it needs more memory than task_memory"
 
 def too_late(spec: TableSpec) -> RetriableError:
     what = f"{spec.table} took longer than its tier's task_timeout and was stopped"
-    return RetriableError("TABLE_TIMEOUT", what, remedy="run again, it resumes; or raise task_timeout")
+    return RetriableError(TABLE_TIMEOUT, what, remedy="run again, it resumes; or raise task_timeout")
 
 
 def died_twice(spec: TableSpec) -> RetriableError:
     what = f"two processes that worked on {spec.table} died (out of memory?)"
-    return RetriableError("WORKER_DIED", what, remedy="see the job's log; a tier with tasks: many may take the table")
+    return RetriableError(WORKER_DIED, what, remedy="see the job's log; a tier with tasks: many may take the table")
 
 
 def failed(job: JobSpec, spec: TableSpec, error: RetriableError, done: JobResult | None = None) -> TableOutcome:

@@ -15,7 +15,18 @@ from typing import cast
 
 from airflow_gddl.contract.actions import Erase, Run
 from airflow_gddl.contract.basics import CLEARING, LOADS
-from airflow_gddl.contract.errors import UNEXPECTED_CODE, GddlError, RetriableError
+from airflow_gddl.contract.codes import (
+    DELTA_MISSING,
+    FILE_STREAM_FAILED,
+    JAVA_MISSING,
+    NEEDS_SPARK,
+    PACKAGE_MISSING,
+    S3A_MISSING,
+    SPARK_GONE,
+    UNEXPECTED,
+    WORKER_DIED,
+)
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
@@ -75,18 +86,18 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
     try:
         drain(source, session, run.layout.landing, checkpoint, take)
     except GddlError as error:
-        if error.code != "FILE_STREAM_FAILED":
+        if error.code != FILE_STREAM_FAILED:
             raise
-        outcome.warn([RunWarning(code="FILE_STREAM_FAILED", message=str(error))])
+        outcome.warn([RunWarning(code=FILE_STREAM_FAILED, message=str(error))])
         bring_up_to_date(run, outcome)
     return finished(run, outcome)
 
 
 _LOG = logging.getLogger(__name__)
-_OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
+_OF_LOST_PROCESSES = (SPARK_GONE, WORKER_DIED)
 _PLAIN = ("run", "errors_replay", "release")
 """Loads that go on with an unfinished rebuild or reload of an earlier run, and else take what has landed."""
-_NO_SPARK = ("NEEDS_SPARK", "JAVA_MISSING", "DELTA_MISSING", "PACKAGE_MISSING", "S3A_MISSING")
+_NO_SPARK = (NEEDS_SPARK, JAVA_MISSING, DELTA_MISSING, PACKAGE_MISSING, S3A_MISSING)
 
 
 def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:
@@ -193,7 +204,7 @@ def poll_table(run: TableRun) -> TableOutcome | int:
 
 def _failed(run: TableRun, totals: RunTotals, error: Exception) -> tuple[JobResult, bool]:
     fault = _needing_spark(run, translated(error))
-    if fault.code == UNEXPECTED_CODE:
+    if fault.code == UNEXPECTED:
         with suppress(Exception):  # the failure is told all the same
             fault = explained(run) or fault
     # A `GddlError` is complete; for other errors the log has the traceback.

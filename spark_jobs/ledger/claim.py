@@ -30,6 +30,7 @@ from typing import Self
 import psutil
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import CLAIM_DAMAGED, CLAIM_LOST, TABLE_BUSY
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage, read_if_there
@@ -226,7 +227,7 @@ class Claim:
         if not self._claims.is_highest(self._number, self._document.token):
             newer = max(self._claims.numbers(), default=self._number)
             what = f"run {self._document.run_id!r} lost the table to claim {newer}, being silent for too long"
-            raise RetriableError("CLAIM_LOST", what, where=self._claims.folder, remedy="run again; nothing is lost")
+            raise RetriableError(CLAIM_LOST, what, where=self._claims.folder, remedy="run again; nothing is lost")
 
     def release(self) -> None:
         """Release the claim; idempotent."""
@@ -262,7 +263,7 @@ class Claim:
         try:
             self.check()
         except RetriableError as problem:
-            return problem if problem.code == "CLAIM_LOST" else None
+            return problem if problem.code == CLAIM_LOST else None
         except GddlError:
             return None
         return None
@@ -449,7 +450,7 @@ def _damaged(path: str, what: str) -> FatalError:
         f"stop the table's runs, then delete {path}: a claim says which run works on the table, and nothing of its "
         "data, so that nothing is lost; the next run makes one of its own"
     )
-    return FatalError("CLAIM_DAMAGED", what, where=path, remedy=remedy)
+    return FatalError(CLAIM_DAMAGED, what, where=path, remedy=remedy)
 
 
 def _busy(holder: ClaimDocument, now: datetime, root: str) -> RetriableError:
@@ -459,4 +460,4 @@ def _busy(holder: ClaimDocument, now: datetime, root: str) -> RetriableError:
         f"seen {max(0.0, holder.age(now)):.0f} s ago"
     )
     remedy = f"wait, or stop that run; a dead one's claim expires after {timedelta(seconds=holder.ttl)}"
-    return RetriableError("TABLE_BUSY", what, where=root, remedy=remedy)
+    return RetriableError(TABLE_BUSY, what, where=root, remedy=remedy)

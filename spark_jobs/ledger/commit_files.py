@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import LEDGER_DAMAGED, LEDGER_NEWER
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
@@ -206,7 +207,7 @@ def read_small(storage: Storage, path: str, cls: type[T], remedy: str) -> T | No
     except codec.NewerDocumentError as error:
         raise _newer(path, error.what) from error
     except (FatalError, ValueError) as error:
-        raise FatalError("LEDGER_DAMAGED", f"unreadable: {error}", where=path, remedy=remedy) from error
+        raise FatalError(LEDGER_DAMAGED, f"unreadable: {error}", where=path, remedy=remedy) from error
 
 
 def damaged(path: str, what: str) -> FatalError:
@@ -214,12 +215,12 @@ def damaged(path: str, what: str) -> FatalError:
     table = ".".join(folder.rpartition("/ledger/")[2].split("/")[:2])
     remedy = f"restore the file from a version or backup; or delete {folder}, then `gddl rebuild --table {table}`, "
     remedy += "which reads the landed files again and keeps what the change table has"
-    return FatalError("LEDGER_DAMAGED", what, where=path, remedy=remedy)
+    return FatalError(LEDGER_DAMAGED, what, where=path, remedy=remedy)
 
 
 def _newer(path: str, what: str) -> FatalError:
     remedy = "install that version here, too; an earlier one may read the ledger wrongly"
-    return FatalError("LEDGER_NEWER", f"a newer airflow-gddl wrote it: {what}", where=path, remedy=remedy)
+    return FatalError(LEDGER_NEWER, f"a newer airflow-gddl wrote it: {what}", where=path, remedy=remedy)
 
 
 @contextmanager
@@ -230,6 +231,6 @@ def damaged_is_fatal(path: str) -> Iterator[None]:
     except codec.NewerDocumentError as error:
         raise _newer(path, error.what) from error
     except (FatalError, ValueError, KeyError, TypeError) as error:
-        if isinstance(error, FatalError) and error.code == "LEDGER_NEWER":
+        if isinstance(error, FatalError) and error.code == LEDGER_NEWER:
             raise
         raise damaged(path, f"unreadable: {error}") from error

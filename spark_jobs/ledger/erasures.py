@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import ERASED_BY_OTHER_KEYS, ERASURE_SALT_MISSING, LEDGER_CONFLICT
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec
@@ -126,7 +127,7 @@ class ErasureRegister:
     def _bound(self, key_hash: str) -> Bound:
         erasure = self.read(key_hash)
         if erasure is None:
-            raise RetriableError("LEDGER_CONFLICT", f"an erasure of {self.spec.table} was removed", remedy="run again")
+            raise RetriableError(LEDGER_CONFLICT, f"an erasure of {self.spec.table} was removed", remedy="run again")
         return erasure.bound
 
     def hashes(self) -> frozenset[str]:
@@ -194,7 +195,7 @@ class ErasureRegister:
 
     def _by_others(self, known: Sequence[str], now: Sequence[str]) -> FatalError:
         return FatalError(
-            "ERASED_BY_OTHER_KEYS",
+            ERASED_BY_OTHER_KEYS,
             f"keys were erased from {self.spec.table} by [{', '.join(known)}], the metadata says "
             f"[{', '.join(now)}]: they would not be recognized and could be loaded again",
             where=join(self.root, _KEYED_BY),
@@ -212,7 +213,7 @@ class ErasureRegister:
 
     def _salt_gone(self, table: str) -> FatalError:
         return FatalError(
-            "ERASURE_SALT_MISSING",
+            ERASURE_SALT_MISSING,
             f"keys were erased from {table}, but the salt of their hashes is missing",
             where=self.salt_path,
             remedy="restore the file from a backup; without it erased keys could be loaded again",

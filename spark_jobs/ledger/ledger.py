@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import LEDGER_CONFLICT
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import FileKind
 from airflow_gddl.contract.layout import SHARDS, join
@@ -107,7 +108,7 @@ class Segments:
         except FileNotFoundError as error:
             # For a reader without the claim: two snapshots were made since it opened. Lost for good shows in the retry.
             what = "a segment of the ledger is missing: superseded or deleted"
-            raise RetriableError("LEDGER_CONFLICT", what, where=path, remedy="open the ledger again") from error
+            raise RetriableError(LEDGER_CONFLICT, what, where=path, remedy="open the ledger again") from error
         return {row.path: row for row in decode_segment(path, data)}
 
 
@@ -477,4 +478,4 @@ class Ledger:
             raise self._conflict(f"batch {plan.number} doesn't follow batch {self.state.batch}")
 
     def _conflict(self, what: str) -> RetriableError:
-        return RetriableError("LEDGER_CONFLICT", what, where=self._root, remedy="run again; it reopens the ledger")
+        return RetriableError(LEDGER_CONFLICT, what, where=self._root, remedy="run again; it reopens the ledger")

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import TARGET_TAKEN
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import STATE, LandingFolder, Layout, join
 from airflow_gddl.contract.spec import Roots, TableSpec
@@ -177,4 +178,4 @@ def _parts(table: str) -> tuple[str, str]:
 
 def _taken(target: str, owner: str) -> FatalError:
     remedy = "give this table another target; or remove the table that is there, with its folder in _gddl/ledger"
-    return FatalError("TARGET_TAKEN", f"the lake's table {target} is that of {owner}", remedy=remedy)
+    return FatalError(TARGET_TAKEN, f"the lake's table {target} is that of {owner}", remedy=remedy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from airflow_gddl.contract.codes import ADDED_COLUMN_DEFAULT, DEFAULT_OR_NULL
 from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sources import reads_of
@@ -49,7 +50,7 @@ def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> tup
     )
     names = tuple(dict.fromkeys(one.column for one in doubtful))
     count = sum(one.alike for one in doubtful)
-    return (RunWarning(code="DEFAULT_OR_NULL", message=message, count=count, sample=names[:_SHOWN]),)
+    return (RunWarning(code=DEFAULT_OR_NULL, message=message, count=count, sample=names[:_SHOWN]),)
 
 
 def of_added_columns(
@@ -71,4 +72,4 @@ def of_added_columns(
         f"`gddl resync --differences --table {spec.table}`"
     )
     sample = tuple(f"{one.column} default {one.text}" for one in found)
-    return (RunWarning(code="ADDED_COLUMN_DEFAULT", message=message, count=len(found), sample=sample[:_SHOWN]),)
+    return (RunWarning(code=ADDED_COLUMN_DEFAULT, message=message, count=len(found), sample=sample[:_SHOWN]),)

@@ -7,6 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from airflow_gddl.contract.codes import (
+    COLUMNS_CHANGED,
+    FILTER_CHANGED,
+    MASK_CHANGED,
+    MODE_CHANGED,
+    RENAME_CHANGED,
+    RETENTION_UNREADABLE,
+)
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
@@ -121,9 +129,9 @@ def _require_same_selection(spec: TableSpec, state: TableState) -> None:
         remedy = f"restore the metadata row, or {repair}; {old}"
         if what == "mask":
             message = f"{table}: column {column!r} is stored under another mask, key or type than the job now has"
-            raise FatalError("MASK_CHANGED", message, remedy=remedy)
+            raise FatalError(MASK_CHANGED, message, remedy=remedy)
         message = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
-        raise FatalError("COLUMNS_CHANGED", message, remedy=remedy)
+        raise FatalError(COLUMNS_CHANGED, message, remedy=remedy)
 
 
 def _listed(derived: Mapping[str, str]) -> tuple[str, ...]:
@@ -143,12 +151,12 @@ def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
 
 def _renaming_changed(spec: TableSpec, columns: Sequence[str]) -> FatalError:
     what = f"{spec.table}: {', '.join(columns)} came into other columns of the tables than `rename` now says"
-    return FatalError("RENAME_CHANGED", what, remedy=f"restore rename, or {reload_of(spec)}")
+    return FatalError(RENAME_CHANGED, what, remedy=f"restore rename, or {reload_of(spec)}")
 
 
 def _mode_changed(spec: TableSpec, before: str) -> FatalError:
     what = f"{spec.table}: the tables were built from {before}, the metadata says mode: {spec.mode}"
-    return FatalError("MODE_CHANGED", what, remedy=f"restore mode, or {reload_of(spec)}")
+    return FatalError(MODE_CHANGED, what, remedy=f"restore mode, or {reload_of(spec)}")
 
 
 def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:
@@ -156,8 +164,8 @@ def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:
     what = f"{spec.table}: the tables hold {held}, the metadata says "
     said = f"where {spec.where}" if spec.where else "no filter"
     if BUILT_FIELDS["where"].repair(before) == "rebuild":  # all rows are there
-        return FatalError("FILTER_CHANGED", what + said, remedy=f"restore where, or {rebuild_of(spec)}")
-    return FatalError("FILTER_CHANGED", what + said, remedy=f"restore where, or {reload_of(spec)}")
+        return FatalError(FILTER_CHANGED, what + said, remedy=f"restore where, or {rebuild_of(spec)}")
+    return FatalError(FILTER_CHANGED, what + said, remedy=f"restore where, or {reload_of(spec)}")
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:
@@ -207,6 +215,6 @@ def own_hours(properties: Mapping[str, str | None], where: str) -> int:
     text = setting.strip().lower().removeprefix("interval").strip().replace("'", "")
     if not text or len(text) > _LONGEST or _PART.sub("", text).strip():
         what = f"{DELETED_FILES} is {setting!r}, which is no length of time that can be read"
-        raise FatalError("RETENTION_UNREADABLE", what, where=where, remedy="write it as e.g. interval 30 days")
+        raise FatalError(RETENTION_UNREADABLE, what, where=where, remedy="write it as e.g. interval 30 days")
     kept = sum(int(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
     return -int(-kept // 3600)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from airflow_gddl.contract.actions import Reload
+from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import JobOptions
@@ -33,7 +34,7 @@ class LandingRange:
             return None
         if since is not None and until is not None and moment_of(since) >= moment_of(until):
             what = f"a reload of a time from {since} to {until}"
-            raise FatalError("OPTION_INVALID", what, remedy="let the time end after it begins")
+            raise FatalError(OPTION_INVALID, what, remedy="let the time end after it begins")
         return cls(since=since, until=until)
 
     def holds(self, modified: str) -> bool:
@@ -51,4 +52,4 @@ def _moment(name: str, text: str) -> str:
         return moment_of(text).isoformat()
     except ValueError as error:
         remedy = "write ISO 8601, e.g. 2026-01-31T00:00:00Z"
-        raise FatalError("OPTION_INVALID", f"{name} {text!r} is not a moment", remedy=remedy) from error
+        raise FatalError(OPTION_INVALID, f"{name} {text!r} is not a moment", remedy=remedy) from error

@@ -11,6 +11,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from airflow_gddl.contract.codes import (
+    COLUMN_TYPE_UNSUPPORTED,
+    KEY_COLUMN_MISSING,
+    LAYOUT_COLUMN_MISSING,
+    PARTITION_TYPE_UNSUPPORTED,
+    SCHEMA_INCOMPATIBLE,
+    SCHEMA_REFUSED,
+)
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, quote, unsupported_part, without_void
@@ -148,7 +156,7 @@ def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> F
     policies = dict.fromkeys(d.policy for d in differences)
     if not policies.keys() <= _REMEDIES.keys():
         return FatalError(
-            "SCHEMA_INCOMPATIBLE",
+            SCHEMA_INCOMPATIBLE,
             "the schema of the files would break consumers of the table\n"
             + "\n".join(blocks)
             + "\nnothing was written",
@@ -158,7 +166,7 @@ def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> F
         )
     settings = "; ".join(f"set schema_evolution.{policy} to {_REMEDIES[policy]}" for policy in policies)
     return FatalError(
-        "SCHEMA_REFUSED",
+        SCHEMA_REFUSED,
         "the schema of the files is not the table's\n" + "\n".join(blocks) + "\nnothing was written",
         where=", ".join(group.label for group in groups),
         remedy=f"{settings}; or correct the source",
@@ -191,7 +199,7 @@ def require_keys(target: Schema, groups: tuple[LandedGroup, ...], keys: Mapping[
         if lacking:
             has = ", ".join(quote(column.source.name) for column in lacking[0].columns) or "none"
             raise FatalError(
-                "KEY_COLUMN_MISSING",
+                KEY_COLUMN_MISSING,
                 f"key column {key!r} is missing, or holds nothing but nulls; columns of the file: {has}",
                 where=", ".join(group.label for group in lacking),
                 remedy="correct keys of the table (rename counts), or have the files delivered again with the column; "
@@ -211,7 +219,7 @@ def require_supported(table: Schema | None, target: Schema, groups: tuple[Landed
         if part is not None and known != column:
             labels = [g.label for g in groups if (c := g.column(column.name)) and unsupported_part(c.type)]
             raise FatalError(
-                "COLUMN_TYPE_UNSUPPORTED",
+                COLUMN_TYPE_UNSUPPORTED,
                 f"column {column} cannot be added: no table holds the type {part}",
                 where=", ".join(labels),
                 remedy="put it into exclude_columns, or set schema_evolution.new_column to rescue or ignore",
@@ -227,7 +235,7 @@ def require_clusters(target: Schema, names: tuple[str, ...]) -> None:
     for name in names:
         if target.column(landed_name(name)) is None:
             raise FatalError(
-                "LAYOUT_COLUMN_MISSING",
+                LAYOUT_COLUMN_MISSING,
                 f"cluster_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
                 remedy="correct cluster_by, or load files that have the column first",
             )
@@ -243,13 +251,13 @@ def require_partitions(target: Schema, names: tuple[str, ...]) -> None:
         column = target.column(landed_name(name))
         if column is None:
             raise FatalError(
-                "LAYOUT_COLUMN_MISSING",
+                LAYOUT_COLUMN_MISSING,
                 f"partition_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
                 remedy="correct partition_by, or load files that have the column first",
             )
         if str(column.type) not in PARTITION_TYPES:
             raise FatalError(
-                "PARTITION_TYPE_UNSUPPORTED",
+                PARTITION_TYPE_UNSUPPORTED,
                 f"partition column {column} is none of {', '.join(PARTITION_TYPES)}",
                 remedy="partition by a column of such a type, e.g. a date, or use cluster_by",
             )

@@ -17,6 +17,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
+from airflow_gddl.contract.codes import SEQUENCE_FORM, SEQUENCE_WIDTH
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 
@@ -153,7 +154,7 @@ def require_one_form(column: str, forms: Forms, known: Collection[str], remedy: 
     shown = ", ".join(f"{text!r} in {file}" for text, file in list(forms.values())[:_EXAMPLES])
     before = f"; of earlier changes: {', '.join(form or 'unknown' for form in sorted(known))}" if known else ""
     raise FatalError(
-        "SEQUENCE_FORM",
+        SEQUENCE_FORM,
         f"{column}: sequences are text of forms ({', '.join(form or 'unknown' for form in forms)}{before}) in which "
         f"the order of values is not known, e.g. {shown}; nothing was written",
         remedy=remedy,
@@ -190,7 +191,7 @@ def require_one_width(widths: Widths, known: Mapping[str, int], examples: Mappin
         if len(lengths) > 1:
             shown = ", ".join(dict.fromkeys(_of_file(text, examples) for text in _shortest_and_longest(examples)))
             raise FatalError(
-                "SEQUENCE_WIDTH",
+                SEQUENCE_WIDTH,
                 f"{column}: sequences are text of {min(lengths)} to {max(lengths)} characters, which have no order "
                 f"as text (e.g. {shown}); nothing was written",
                 remedy=remedy,

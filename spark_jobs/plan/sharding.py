@@ -6,6 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import replace
 
+from airflow_gddl.contract.codes import SHARD_ORDER_DIFFERS, SHARDS_CHANGED
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
@@ -99,7 +100,7 @@ def require_same_order(
     stored, was = known.sequence_type, ", ".join(known.sequence_by or ())
     types = f"options: {{types: {{{was}: {stored}}}}}" if len(columns) == 1 else "the types of the others"
     raise FatalError(
-        "SHARD_ORDER_DIFFERS",
+        SHARD_ORDER_DIFFERS,
         f"{table}: changes of {shard} are ordered by {', '.join(columns)} ({kind}), those of other sources by {was} "
         f"({stored}); nothing of {shard} was written",
         remedy=f"declare what is stored: {types}; or declare another type, or name other columns in sequence_by, and "
@@ -126,4 +127,4 @@ def require_same_kind(spec: TableSpec, state: TableState, *, has_shards: bool) -
         "give the row a new target, into which it is loaded; or restore it, or remove the table with its folders in "
         "_gddl/ledger and _gddl/tombstones"
     )
-    raise FatalError("SHARDS_CHANGED", what, where=spec.table, remedy=remedy)
+    raise FatalError(SHARDS_CHANGED, what, where=spec.table, remedy=remedy)

@@ -10,6 +10,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
+from airflow_gddl.contract.codes import (
+    COLUMN_NAME_RESERVED,
+    COLUMN_NAMES_COLLIDE,
+    COLUMN_NOT_FOUND,
+    CONTROL_COLUMN_MISSING,
+    KEY_MASKED,
+    PROTECTED_COLUMN_MISSING,
+)
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import timed_order
 from airflow_gddl.contract.names import (
@@ -153,11 +161,11 @@ def _collision(first: str, second: str, landed: str, where: str) -> FatalError:
     if clean_name(first).lower() != clean_name(second).lower():
         both = f"columns {first!r} and {second!r} would both land as {landed!r}"
         what = f"{both}: reserved names get {SOURCE_SUFFIX!r} appended"
-        return FatalError("COLUMN_NAME_RESERVED", what, where=where, remedy=_REMEDY)
+        return FatalError(COLUMN_NAME_RESERVED, what, where=where, remedy=_REMEDY)
     what = f"columns {first!r} and {second!r} differ only by case or by characters that Delta refuses ({landed!r})"
     one = second or first
     remedy = f"give one of them another name, `rename: {{{one}: …}}`, or leave it out, `exclude_columns: [{one}]`"
-    return FatalError("COLUMN_NAMES_COLLIDE", what, where=where, remedy=remedy)
+    return FatalError(COLUMN_NAMES_COLLIDE, what, where=where, remedy=remedy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +194,7 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
     emptied = [key for key in spec.keys if mask_method(key, spec) == "null"]
     if emptied:
         raise MetadataError(
-            "KEY_MASKED",
+            KEY_MASKED,
             f"key column {emptied[0]!r} is masked with 'null', which leaves no row a key",
             where="mask",
             remedy="mask it with 'hmac' or 'hash', or choose other keys",
@@ -269,7 +277,7 @@ def protected_missing(table: str, missing: Mapping[str, Sequence[str]], known: C
         "correct the name; where the source need not have the column, such as one that comes later, name it in "
         "absent_columns of the row, too"
     )
-    return FatalError("PROTECTED_COLUMN_MISSING", what, remedy=remedy)
+    return FatalError(PROTECTED_COLUMN_MISSING, what, remedy=remedy)
 
 
 def _with_near(known: Collection[str]) -> Callable[[str], str]:
@@ -327,11 +335,11 @@ def without_controls(
             remedy = (
                 f"correct {setting} in the metadata row (`rename` counts), or leave it out until files have the column"
             )
-            raise FatalError("CONTROL_COLUMN_MISSING", what, where=lacking[0], remedy=remedy)
+            raise FatalError(CONTROL_COLUMN_MISSING, what, where=lacking[0], remedy=remedy)
         message = (
             f"{setting} names the column {column!r}, which change files lack, e.g. {lacking[0]}: {_LACKING[setting]}"
         )
-        run_warnings.append(RunWarning(code="COLUMN_NOT_FOUND", message=message, count=1, sample=(column,)))
+        run_warnings.append(RunWarning(code=COLUMN_NOT_FOUND, message=message, count=1, sample=(column,)))
     return tuple(run_warnings)
 
 
@@ -349,7 +357,7 @@ def _not_found(setting: str, names: Sequence[str], where: str) -> tuple[RunWarni
     if not names:
         return ()
     message = f"{setting} names columns that {where}: {', '.join(map(repr, names))}"
-    return (RunWarning(code="COLUMN_NOT_FOUND", message=message, count=len(names), sample=tuple(names)),)
+    return (RunWarning(code=COLUMN_NOT_FOUND, message=message, count=len(names), sample=tuple(names)),)
 
 
 RESCUED = "_rescued_data"

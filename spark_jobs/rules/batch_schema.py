@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from airflow_gddl.contract.codes import (
+    COLUMN_DROPPED,
+    KEY_COLUMN_MISSING,
+    KEY_TYPE,
+    ORDER_NOT_TOTAL,
+    SEQUENCE_TYPE,
+    TEXT_CONVERTED,
+)
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.result import RunWarning
@@ -182,7 +190,7 @@ def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[s
     if any(_has_no_order(part) for kind in types for part in parts(parse_type(kind))):
         what = f"the sequence, {', '.join(columns)}, has the type {', '.join(types)}, whose values can't be compared"
         remedy = "name another column in `sequence_by`, or deliver bytes as hexadecimal text"
-        raise FatalError("SEQUENCE_TYPE", f"{dialect.spec.table}: {what}", where="sequence_by", remedy=remedy)
+        raise FatalError(SEQUENCE_TYPE, f"{dialect.spec.table}: {what}", where="sequence_by", remedy=remedy)
 
 
 def _ordered_text(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
@@ -361,7 +369,7 @@ def _gone(
         return ()
     kept = "become null" if spec.schema_evolution.dropped_column == "null" else "stay as they are"
     message = f"change files no longer have columns of the table, whose values {kept}: {', '.join(gone)}"
-    return (RunWarning(code="COLUMN_DROPPED", message=message, count=len(gone), sample=tuple(gone)[:5]),)
+    return (RunWarning(code=COLUMN_DROPPED, message=message, count=len(gone), sample=tuple(gone)[:5]),)
 
 
 _DOCUMENT_KEY = "_id"
@@ -376,14 +384,14 @@ def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:
         return ()
     named = ", ".join(f"{name} ({kind})" for name, kind in columns.items())
     message = f"texts are read as the types of the table, so that 007 is 7: {named}"
-    return (RunWarning(code="TEXT_CONVERTED", message=message, count=len(columns), sample=tuple(columns)),)
+    return (RunWarning(code=TEXT_CONVERTED, message=message, count=len(columns), sample=tuple(columns)),)
 
 
 def _order_not_total(groups: Sequence[FileGroup], column: str) -> tuple[RunWarning, ...]:
     message = f"changes are ordered by {column}, a commit time that several changes can share; "
     message += "name a total order in `sequence_by`"
     changes = any(group.kind == "change" for group in groups)
-    return (RunWarning(code="ORDER_NOT_TOTAL", message=message),) if changes else ()
+    return (RunWarning(code=ORDER_NOT_TOTAL, message=message),) if changes else ()
 
 
 def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
@@ -461,10 +469,10 @@ def _with_columns(table: Schema | None, added: tuple[Column, ...]) -> Schema | N
 def _spelled(target: Schema, key: str) -> str:
     column = target.column(landed_name(key))
     if column is None:
-        raise FatalError("KEY_COLUMN_MISSING", f"key column {key!r} is not among {', '.join(target.names)}")
+        raise FatalError(KEY_COLUMN_MISSING, f"key column {key!r} is not among {', '.join(target.names)}")
     if any(isinstance(part, MapType) for part in parts(column.type)):  # equal maps differ by the order of their entries
         what = f"key column {key!r} is a {column.type}, and maps can't be compared"
-        raise FatalError("KEY_TYPE", what, where="keys", remedy="declare it as string or as a struct in options.types")
+        raise FatalError(KEY_TYPE, what, where="keys", remedy="declare it as string or as a struct in options.types")
     return column.name
 
 

@@ -14,6 +14,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import (
+    APPEND_ONLY_CHANGE,
+    CAST_FAILED,
+    COLUMNS_UNKNOWN,
+    FILTER_COLUMN_MISSING,
+    KEY_NULL,
+    OP_UNKNOWN,
+    PARTITION_VALUE_REFUSED,
+    ROW_MALFORMED,
+    SEQUENCE_NULL,
+    SEQUENCE_PRECISION,
+    SEQUENCE_TYPE,
+    SEQUENCE_UNPARSABLE,
+)
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
@@ -29,7 +43,7 @@ from spark_jobs.rules.column_lists import name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
 from spark_jobs.rules.delta_values import unfit_texts
-from spark_jobs.rules.errors_table import BYTES, MISFIT_CODE, NANOS, record_ddl
+from spark_jobs.rules.errors_table import BYTES, NANOS, record_ddl
 from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import RawGroup
@@ -158,7 +172,7 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]]) -> ReplayG
             invalid[column.name] = values
             values = pa.nulls(len(rows), arrow_type(parse_type(column.kind)))
         columns[column.name] = values
-    lines = [r["record"] if r["code"] == "ROW_MALFORMED" else None for r in rows]
+    lines = [r["record"] if r["code"] == ROW_MALFORMED else None for r in rows]
     raw = RawGroup(
         columns=columns,
         rows=len(rows),
@@ -235,7 +249,7 @@ def split_ddl(ddl: str) -> list[tuple[str, str]]:
 
 
 _OPERATIONS = ("I", "U", "D")
-_OF_TRUNCATES = ("ROW_MALFORMED", "OP_UNKNOWN", "SEQUENCE_UNPARSABLE", "SEQUENCE_NULL")
+_OF_TRUNCATES = (ROW_MALFORMED, OP_UNKNOWN, SEQUENCE_UNPARSABLE, SEQUENCE_NULL)
 """What can be wrong with a truncate."""
 
 
@@ -390,7 +404,7 @@ class _Decoder:
             return []
         updates = np.asarray(pc.fill_null(pc.equal(op, "U"), False))
         where = updates & name_none(flat(rows.column(listing)), self.how.names, self.table_schema)
-        return [RowProblem(where, "COLUMNS_UNKNOWN", listing, "an update whose list of columns names none of its file")]
+        return [RowProblem(where, COLUMNS_UNKNOWN, listing, "an update whose list of columns names none of its file")]
 
     def _begun_in_part(self, rows: pa.Table) -> np.ndarray:
         """Inserts of which the dialect lists what they carry: the source did not send the rest, which is null."""
@@ -435,7 +449,7 @@ class _Decoder:
             if spelled is None or sources.get(spelled) is not None or are_deletes(op):
                 continue
             raise FatalError(
-                "FILTER_COLUMN_MISSING",
+                FILTER_COLUMN_MISSING,
                 f"{spec.table}: the row filter needs the column {name!r}, which files lack; nothing was written",
                 where=self.group.source[0].as_py() if self.group.rows else "",
                 remedy="deliver the column, or change `where` in the metadata row",
@@ -479,12 +493,12 @@ class _Decoder:
         problems = []
         if self.group.malformed is not None:
             where = mask_of(self.group.malformed.is_valid())
-            problems.append(RowProblem(where, "ROW_MALFORMED", None, self.how.dialect.malformed))
+            problems.append(RowProblem(where, ROW_MALFORMED, None, self.how.dialect.malformed))
         problems += self._columns.encoding_problems(deletes)
         unknown = mask_of(pc.invert(pc.is_in(op, value_set=known)))
         column = self.how.dialect.op_column
         reason = f"not an operation: one of {self.how.dialect.operations}"
-        problems.append(RowProblem(unknown, "OP_UNKNOWN", column, reason))
+        problems.append(RowProblem(unknown, OP_UNKNOWN, column, reason))
         for target, value in zip(self.table_schema.data, values, strict=True):
             if target.name in self.table_schema.keys:
                 problems += self._key_problems(target.name, target.type, value)
@@ -492,7 +506,7 @@ class _Decoder:
         if not self.table_schema.keys:
             where = mask_of(pc.is_in(op, value_set=pa.array(["U", "D"])))
             reason = "an update or delete in a table without keys"
-            problems.append(RowProblem(where, "APPEND_ONLY_CHANGE", None, reason))
+            problems.append(RowProblem(where, APPEND_ONLY_CHANGE, None, reason))
         return problems
 
     def _partition_problems(self, values: Sequence[pa.Array], deletes: Mask) -> list[RowProblem]:
@@ -501,7 +515,7 @@ class _Decoder:
         partitions = self.table_schema.named(spec.partition_by)
         exempt = deletes if spec.delete == "hard" else None
         return [
-            RowProblem(but(mask_of(unfit_texts(value, c.name)), exempt), "PARTITION_VALUE_REFUSED", c.name, reason)
+            RowProblem(but(mask_of(unfit_texts(value, c.name)), exempt), PARTITION_VALUE_REFUSED, c.name, reason)
             for c, value in zip(self.table_schema.data, values, strict=True)
             if c.name in partitions and c.type == STRING
         ]
@@ -511,14 +525,14 @@ class _Decoder:
         every = np.ones(self.group.rows, dtype=bool)
         empty = every if source is None else _null_mask(self.group.columns[source])
         return [
-            RowProblem(empty, "KEY_NULL", key, "a part of the key is null"),
-            RowProblem(_null_mask(value), MISFIT_CODE, key, f"the key doesn't fit {kind}"),
+            RowProblem(empty, KEY_NULL, key, "a part of the key is null"),
+            RowProblem(_null_mask(value), CAST_FAILED, key, f"the key doesn't fit {kind}"),
         ]
 
     def _image_problems(self, rows: pa.Table, deletes: Mask) -> list[RowProblem]:
         """Before images that can't be a key: whose row the change moves is not known."""
         return [
-            RowProblem(but(image.misfit, deletes), MISFIT_CODE, column, f"the key before the change doesn't fit {key}")
+            RowProblem(but(image.misfit, deletes), CAST_FAILED, column, f"the key before the change doesn't fit {key}")
             for key, column in self.table_schema.before_of_key.items()
             if (image := before_image(rows, self.table_schema, key)) is not None
         ]
@@ -533,9 +547,9 @@ class _Decoder:
                 missing = either(missing, _null_mask(part))
         return [
             RowProblem(
-                unparsable, "SEQUENCE_UNPARSABLE", by, f"the sequence doesn't fit {self.table_schema.sequence_type}"
+                unparsable, SEQUENCE_UNPARSABLE, by, f"the sequence doesn't fit {self.table_schema.sequence_type}"
             ),
-            RowProblem(missing, "SEQUENCE_NULL", by, self._without_sequence()),
+            RowProblem(missing, SEQUENCE_NULL, by, self._without_sequence()),
         ]
 
     def _without_sequence(self) -> str:
@@ -605,7 +619,7 @@ class _Decoder:
         """
         spec = self.table_schema.spec
         raise FatalError(
-            "SEQUENCE_PRECISION",
+            SEQUENCE_PRECISION,
             f"{spec.table}: {column} orders changes and has times with digits past the microsecond, which a timestamp "
             f"can't hold (in {int(reduced.sum())} rows here); nothing was written",
             where=self.group.source[int(np.flatnonzero(reduced)[0])].as_py(),
@@ -621,7 +635,7 @@ class _Decoder:
         """
         file = self.group.source[int(np.flatnonzero(misfit)[0])].as_py()
         raise FatalError(
-            "SEQUENCE_TYPE",
+            SEQUENCE_TYPE,
             f"{self.table_schema.spec.table}: {column} comes as {source}, with values that {target}, the type of the "
             "sequences so far, can't hold; nothing was written",
             where=file,

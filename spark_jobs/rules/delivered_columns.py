@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import CAST_FAILED, KEY_TYPE, TEXT_NOT_UTF8
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import (
     SqlType,
@@ -17,7 +18,6 @@ from spark_jobs.plan.schema_evolution import STRING, ColumnAction
 from spark_jobs.plan.sharding import refreshed
 from spark_jobs.rules.arrays import arrow_type, is_text, recast
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of, to_micros, within_years
-from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import RawGroup
 from spark_jobs.rules.masks import masked
@@ -118,7 +118,7 @@ class DeliveredColumns:
             if column in self.how.used and column not in self.how.masks:
                 where = mask_of(values.is_valid())
                 where = where if column in self.how.needed else but(where, deletes)
-                problems.append(RowProblem(where, "TEXT_NOT_UTF8", column, "the text is not UTF-8"))
+                problems.append(RowProblem(where, TEXT_NOT_UTF8, column, "the text is not UTF-8"))
         return problems
 
     def values(self, deletes: Mask) -> PlannedColumns:
@@ -154,7 +154,7 @@ class DeliveredColumns:
         where, texts = but(original.misfit, deletes), _NOTHING
         if where is not None and self.how.rescues_text(action):
             where, texts = None, ((source, _only(self.raw(source).values, original.misfit), STRING),)
-        declared = RowProblem(where, MISFIT_CODE, source, "the value doesn't fit its type")
+        declared = RowProblem(where, CAST_FAILED, source, "the value doesn't fit its type")
         if action.how != "fit":
             rescued = ((source, original.values, kind),) if action.keep_original else texts
             values = recast(original.values, arrow_type(target))
@@ -167,14 +167,14 @@ class DeliveredColumns:
             rescued = (*texts, (source, _only(original.values, converted.misfit), kind))
             return PlannedColumns(values=(converted.values,), problems=(declared,), rescued=rescued, reduced=reduced)
         reason = f"a value of type {kind} doesn't fit {target}"
-        misfit = RowProblem(but(converted.misfit, deletes), MISFIT_CODE, source, reason)
+        misfit = RowProblem(but(converted.misfit, deletes), CAST_FAILED, source, reason)
         return PlannedColumns(values=(converted.values,), problems=(declared, misfit), reduced=reduced)
 
     def _inexact(self, column: str, rows: int) -> FatalError:
         """Two keys within a microsecond would be one row."""
         spec = self.how.dialect.spec
         return FatalError(
-            "KEY_TYPE",
+            KEY_TYPE,
             f"{spec.table}: the key column {column} has times with digits past the microsecond, which a timestamp "
             f"can't hold (in {rows} rows here); nothing was written",
             where=self.group.source[0].as_py(),

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.codes import KEY_INVALID
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import before_image_name, landed_name
 from airflow_gddl.contract.spec import TableSpec
@@ -375,7 +376,7 @@ class WantedKey:
             names = ", ".join(name or "a value alone" for name in given)
             what = f"the key of {spec.table} is {', '.join(table_schema.keys)}, not {names}"
             remedy = f"name the whole key: {' '.join(f'--key {name}=…' for name in spec.keys)}"
-            raise FatalError("KEY_INVALID", what, where=spec.table, remedy=remedy)
+            raise FatalError(KEY_INVALID, what, where=spec.table, remedy=remedy)
         masks = {table_schema.spelled(name): method for name, method in spec.mask.items()}
         kinds = {c.name: c.type for c in table_schema.data if c.name in table_schema.keys}
         source, stored = {}, []
@@ -384,7 +385,7 @@ class WantedKey:
             fitted = text if hashed else key_text(text, kinds[key])
             if fitted is None:
                 what = f"the value for {key} is not one of its type, {kinds[key]}"
-                raise FatalError("KEY_INVALID", what, where=spec.table, remedy=how_written(key, kinds[key]))
+                raise FatalError(KEY_INVALID, what, where=spec.table, remedy=how_written(key, kinds[key]))
             source[key] = fitted
             stored.append(hash_of_mask(text.encode(), method) if hashed else fitted)
         return cls(kinds={k: kinds[k] for k in table_schema.keys}, source=source, stored=tuple(stored),

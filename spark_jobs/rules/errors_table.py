@@ -20,8 +20,6 @@ NANOS = "nanoseconds of "
 BYTES = "bytes of "
 """Comment of a record's column that holds the bytes of text that is not UTF-8; its type follows."""
 
-MISFIT_CODE = "CAST_FAILED"
-"""Code of a record whose value does not fit the type of its column."""
 
 COLUMNS: dict[str, str] = {
     "id": "string",

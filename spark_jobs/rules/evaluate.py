@@ -22,6 +22,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.codes import (
+    COLUMN_NAMES_COLLIDE,
+    DERIVED_COLUMN_TAKEN,
+    EXPECTATION_FAILED,
+    EXPRESSION_INVALID,
+    FILTER_UNDECIDED,
+    SPEC_INVALID,
+)
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.names import landed_name, mask_method, renamed, rows_for
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
@@ -53,7 +61,7 @@ def tree_of(spec: TableSpec, text: str) -> Term:
     """
     if text not in spec.expressions:
         what = f"the specification lacks the tree of the expression {text!r:.80}"
-        raise FatalError("SPEC_INVALID", what, where=spec.table, remedy="build the spec from the metadata")
+        raise FatalError(SPEC_INVALID, what, where=spec.table, remedy="build the spec from the metadata")
     return spec.expressions[text]
 
 
@@ -76,7 +84,7 @@ class Columns:
         """A value for each row.
 
         Raises:
-            FatalError: `EXPRESSION_INVALID`, `EXPRESSION_INVALID`, `EXPRESSION_INVALID`.
+            FatalError: `EXPRESSION_INVALID`.
         """
         try:
             value = self._value(term)
@@ -108,7 +116,7 @@ class Columns:
         operation = _OPERATIONS.get(term.op)
         if operation is None:
             what = f"the operation {term.op!r} is not known here"
-            raise FatalError("EXPRESSION_INVALID", what, where=self.where,
+            raise FatalError(EXPRESSION_INVALID, what, where=self.where,
                              remedy="install the airflow-gddl that wrote the specification here, too")  # fmt: skip
         return operation(self, *args)
 
@@ -117,7 +125,7 @@ class Columns:
         if spelled is None or spelled not in self.values:
             known = ", ".join(sorted(self.values)[:20])
             raise FatalError(
-                "EXPRESSION_INVALID", f"the table has no column {name!r}; it has {known}", where=self.where,
+                EXPRESSION_INVALID, f"the table has no column {name!r}; it has {known}", where=self.where,
                 remedy="correct the name in the metadata row; a column that is to come later can be named once "
                 "it is there",
             )  # fmt: skip
@@ -199,7 +207,7 @@ class Columns:
         except pa.ArrowInvalid as error:
             what = f"not a regular expression of RE2: {str(error)[:120]}"
             remedy = f"see {documented('metadata.md', 'expressions')}"
-            raise FatalError("EXPRESSION_INVALID", what, where=self.where, remedy=remedy) from None
+            raise FatalError(EXPRESSION_INVALID, what, where=self.where, remedy=remedy) from None
 
     def day_of(self, value: Any) -> Any:
         """The day of a time in UTC, or of a text as ISO 8601."""
@@ -211,7 +219,7 @@ class Columns:
 
     def _mistyped(self, what: str) -> FatalError:
         remedy = "correct the expression, or declare the column's type under options.types; nothing was written"
-        return FatalError("EXPRESSION_INVALID", what, where=self.where, remedy=remedy)
+        return FatalError(EXPRESSION_INVALID, what, where=self.where, remedy=remedy)
 
 
 def _number(text: str) -> pa.Scalar:
@@ -448,13 +456,8 @@ def holds(condition: pa.Array) -> np.ndarray:
     return np.asarray(pc.fill_null(condition, False).to_numpy(zero_copy_only=False), dtype=bool)
 
 
-FAILED_CODE = "EXPECTATION_FAILED"
-"""Of rows in quarantine, of warnings, and of runs that an expectation stops."""
 Tally = tuple[int, int]
 """Rows that were checked, and how many of them failed."""
-
-
-UNDECIDED_CODE = "FILTER_UNDECIDED"
 
 
 def outside_filter(rows: pa.Table, schema: TableSchema, sound: np.ndarray) -> tuple[np.ndarray, RowProblem]:
@@ -477,7 +480,7 @@ def outside_filter(rows: pa.Table, schema: TableSchema, sound: np.ndarray) -> tu
     undecided = there & holds(pc.equal(ops, "U")) & ~_carries(rows, schema, tree)
     inside = holds(of_table(rows, schema.spelled, f"{spec.table}, where").condition(tree))
     reason = "an update that lacks a column of the row filter, so that it is not known whether the row passes"
-    return there & ~undecided & ~inside, RowProblem(undecided, UNDECIDED_CODE, None, reason)
+    return there & ~undecided & ~inside, RowProblem(undecided, FILTER_UNDECIDED, None, reason)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -520,7 +523,7 @@ def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed:
         if failed.any() and (expectation.on == "quarantine" or (replayed and expectation.on == "fail")):
             column = tree.columns[0] if len(tree.columns) == 1 else None
             reason = f"expectation {name} does not hold: {expectation.rule}"
-            problems.append(RowProblem(failed, FAILED_CODE, column, reason))
+            problems.append(RowProblem(failed, EXPECTATION_FAILED, column, reason))
     return CheckedRows(problems=tuple(problems), tallies=tallies)
 
 
@@ -553,7 +556,7 @@ def require_within_limits(spec: TableSpec, tallies: Mapping[str, Tally]) -> None
         expectation = spec.expect[name]
         if failed > expectation.limit * count:
             raise FatalError(
-                FAILED_CODE,
+                EXPECTATION_FAILED,
                 f"{spec.table}: {failed} of {count} rows fail the expectation {name}, {_limit(expectation)}",
                 where=f"expect.{name}: {expectation.rule}",
                 remedy="correct them at the source, or change the expectation in the metadata row; nothing was written",
@@ -588,7 +591,7 @@ def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
     if not replayed and (both := sorted(name for name in spec.derive if landed_name(name).lower() in taken)):
         what = f"{spec.table}: files have the column {both[0]!r}, which derive computes"
         remedy = "give the computed column another name"
-        raise FatalError("DERIVED_COLUMN_TAKEN", what, where=group.label, remedy=remedy)
+        raise FatalError(DERIVED_COLUMN_TAKEN, what, where=group.label, remedy=remedy)
     computed = {name.lower() for name in spec.derive}
     columns = [(name, kind) for name, kind in columns if name.lower() not in computed]
     kinds = {**dict(columns), **dict(stated)}
@@ -663,7 +666,7 @@ def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str
         other = taken.setdefault(landed_name(after).lower(), name)
         if other != name and (new_names[other] != other or after != name):
             what = f"{spec.table}: {other!r} and {name!r} would both be the column {after!r}"
-            raise FatalError("COLUMN_NAMES_COLLIDE", what, where=label, remedy="correct `rename` in the metadata row")
+            raise FatalError(COLUMN_NAMES_COLLIDE, what, where=label, remedy="correct `rename` in the metadata row")
     return new_names
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from airflow_gddl.contract.codes import BATCH_UNBALANCED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
@@ -143,7 +144,7 @@ class Figures:
         redelivered = self.good - new
         if self.rows != written + redelivered + self.quarantined:
             raise FatalError(
-                "BATCH_UNBALANCED",
+                BATCH_UNBALANCED,
                 f"{self.rows} rows read, but {written} appended + {redelivered} re-delivered + "
                 f"{self.quarantined} quarantined",
                 where=f"batch {batch}",

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from airflow_gddl.contract.codes import FILE_TOO_LARGE
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
@@ -182,7 +183,7 @@ def read_file(storage: Storage, probed: Probed, part: range | None = None) -> Fi
         if part is None and len(probed.ranges) > 1:
             raise
         too_large = f"{error}: deliver it with smaller row groups, or in smaller files"
-        return Unreadable(file, "FILE_TOO_LARGE", too_large)
+        return Unreadable(file, FILE_TOO_LARGE, too_large)
 
 
 def _rows(storage: Storage, probed: Probed, part: range | None) -> FileRows:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import MOVED_ROW_DELETED, UPDATE_WITHOUT_PRIOR
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, ROW_VERSION, TableSchema
 from spark_jobs.rules import errors_table
@@ -557,7 +558,7 @@ def update_without_prior(count: int, sample: tuple[str, ...]) -> tuple[RunWarnin
         "updates of keys without a row were stored as delivered, deletes of unknown keys removed nothing; earlier "
         "changes of these keys were not delivered or spell them otherwise, or rows were moved to them"
     )
-    return (RunWarning(code="UPDATE_WITHOUT_PRIOR", message=message, count=count, sample=sample),)
+    return (RunWarning(code=UPDATE_WITHOUT_PRIOR, message=message, count=count, sample=sample),)
 
 
 def moved_row_deleted(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
@@ -565,4 +566,4 @@ def moved_row_deleted(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, 
         "updates moved rows to keys of other rows, which moved away later and took them along: compare these rows with "
         "the source"
     )
-    return (RunWarning(code="MOVED_ROW_DELETED", message=message, count=count, sample=sample),)
+    return (RunWarning(code=MOVED_ROW_DELETED, message=message, count=count, sample=sample),)

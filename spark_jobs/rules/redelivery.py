@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import EQUAL_ROWS_UNDECIDED, SEQUENCE_TIE
 from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.protocol import LOADED
@@ -295,7 +296,7 @@ def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tu
         "different changes, in files whose names give no order, share key and sequence; decided by tie_break "
         f"{schema.spec.tie_break}"
     )
-    return (RunWarning(code="SEQUENCE_TIE", message=message, count=count, sample=sample),)
+    return (RunWarning(code=SEQUENCE_TIE, message=message, count=count, sample=sample),)
 
 
 def equal_rows(kept: int, skipped: int) -> tuple[RunWarning, ...]:
@@ -304,4 +305,4 @@ def equal_rows(kept: int, skipped: int) -> tuple[RunWarning, ...]:
         f"again: {kept:,} that follow an equal one in their file were kept, {skipped:,} that equal rows of another "
         "file, or of an earlier part of their file, were skipped"
     )
-    return (RunWarning(code="EQUAL_ROWS_UNDECIDED", message=message, count=kept + skipped),)
+    return (RunWarning(code=EQUAL_ROWS_UNDECIDED, message=message, count=kept + skipped),)

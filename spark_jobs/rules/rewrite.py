@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import CAST_FAILED, KEY_NULL, REBUILD_NEEDS_FILES, SEQUENCE_FORM, SEQUENCE_NULL
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import (
     clean_name,
@@ -39,7 +40,6 @@ from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.convert import Mask, but, fit, mask_of
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.erasure import emptied
-from spark_jobs.rules.errors_table import MISFIT_CODE
 from spark_jobs.rules.evaluate import derived_type, holds, outside_filter, recomputed
 from spark_jobs.rules.masks import hashed, masked, masked_text
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
@@ -218,7 +218,7 @@ def _require_images(spec: TableSpec, columns: Sequence[Column], state: TableStat
 def needs_files(spec: TableSpec, what: str, otherwise: str) -> FatalError:
     """A rebuild that the lake alone can't give."""
     remedy = f"{otherwise}, or load the files that are there with `gddl reload --from-files --table {spec.table}`"
-    return FatalError("REBUILD_NEEDS_FILES", f"{what}; the tables are unchanged", remedy=remedy)
+    return FatalError(REBUILD_NEEDS_FILES, f"{what}; the tables are unchanged", remedy=remedy)
 
 
 def _retyped(column: Column, declared: Mapping[str, SqlType], masks: Mapping[str, MaskMethod]) -> Column:
@@ -302,12 +302,12 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
             columns[column.name] = pa.nulls(rows.num_rows, arrow_type(column.type))
             continue
         columns[column.name], misfit = _column(flat(source.column(old.name)), old, column, how)
-        problems.append((MISFIT_CODE, column.name, misfit))
+        problems.append((CAST_FAILED, column.name, misfit))
     for name in how.derived:
         target = next(c for c in how.schema.data if c.name.lower() == landed_name(name).lower())
         others = {n: values for n, values in columns.items() if n != target.name}
         columns[target.name] = recomputed(target.name, others, rows.num_rows, how.schema)
-    problems += [("KEY_NULL", key, mask_of(columns[key].is_null())) for key in how.schema.keys]
+    problems += [(KEY_NULL, key, mask_of(columns[key].is_null())) for key in how.schema.keys]
     if RESCUED in columns and how.withheld:
         columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
     gddl, unordered = _gddl(source, how)
@@ -366,10 +366,10 @@ def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
         column = stored[landed_name(name).lower()]
         fitted = stored_sequence(flat(rows.column(column.name)), column.type, name, part, how.schema)
         parts.append(fitted.values)
-        problems.append(("SEQUENCE_NULL", name, mask_of(fitted.values.is_null())))
+        problems.append((SEQUENCE_NULL, name, mask_of(fitted.values.is_null())))
         if part == STRING and name in how.schema.ordered_text:
             known = forms(fitted.values)
-            problems.append(("SEQUENCE_FORM", name, mask_of(pc.fill_null(pc.equal(known, ""), False))))
+            problems.append((SEQUENCE_FORM, name, mask_of(pc.fill_null(pc.equal(known, ""), False))))
     if len(names) == 1:
         return parts[0], problems
     return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind))), problems

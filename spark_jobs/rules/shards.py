@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import SHARD_COLUMN_TAKEN
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.rules.file_groups import FileGroup
@@ -30,7 +31,7 @@ def _with_column(group: FileGroup, *, replayed: bool) -> FileGroup:
     others = tuple((name, kind) for name, kind in group.columns if name.lower() != SHARD_COLUMN)
     if len(others) != len(group.columns) and not replayed:
         raise FatalError(
-            "SHARD_COLUMN_TAKEN",
+            SHARD_COLUMN_TAKEN,
             f"the file has a column {SHARD_COLUMN}, which tables with `shards` keep for the name of the source",
             where=group.label,
             remedy="rename the column at the source or in the CDC task; or load each source into a table of its own",

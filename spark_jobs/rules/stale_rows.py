@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_gddl.contract.result import STALE_CODE, RunWarning
+from airflow_gddl.contract.codes import QUARANTINE_STALE
+from airflow_gddl.contract.result import RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import by_name, compare_rows, sortable, table_codes
 from spark_jobs.rules.decode import DecodedGroup
@@ -82,4 +83,4 @@ def stale_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]
         "rows of the replica are older than changes of their keys that are in quarantine; correct the cause and run "
         "`gddl errors replay`, or give the changes up: `gddl errors list` has the commands"
     )
-    return (RunWarning(code=STALE_CODE, message=message, count=count, sample=sample),) if count else ()
+    return (RunWarning(code=QUARANTINE_STALE, message=message, count=count, sample=sample),) if count else ()

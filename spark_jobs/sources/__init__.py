@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_gddl.contract import actions
+from airflow_gddl.contract.codes import SOURCE_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sources import source_of
 
@@ -108,5 +109,5 @@ def reader_of(spec: TableSpec) -> SourceReader:
             raise
         what = f"{spec.table}: this job's installation lacks what reads its source ({room})"
         raise FatalError(
-            "SOURCE_MISSING", what, where=package, remedy="install all of airflow-gddl where the job runs"
+            SOURCE_MISSING, what, where=package, remedy="install all of airflow-gddl where the job runs"
         ) from None

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract import codes
 from airflow_gddl.contract import spark_versions as versions
+from airflow_gddl.contract.codes import CLUSTER_UNUSABLE, DELTA_MISSING, EXECUTOR_UNFIT, NO_EXECUTORS
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from spark_jobs.spark.session_settings import is_on_a_cluster
@@ -52,7 +54,7 @@ def _delta_of(session: SparkSession) -> str | None:
         return str(getattr(jvm.io.delta, "package").VERSION())  # noqa: B009 - `package` is a word of Java's, not Python's
     except Exception as error:
         remedy = "let runners.spark_submit.delta be `ship`, or put Delta's JARs on the cluster's class path"
-        raise FatalError("DELTA_MISSING", "the driver has no Delta on its class path", remedy=remedy) from error
+        raise FatalError(DELTA_MISSING, "the driver has no Delta on its class path", remedy=remedy) from error
 
 
 def wait_for_executors(session: SparkSession, seconds: float) -> None:
@@ -78,10 +80,10 @@ def wait_for_executors(session: SparkSession, seconds: float) -> None:
         remedy = (
             "free some of it, ask for fewer cores or less memory in the tier, or check that driver and cluster are "
         )
-        raise RetriableError("NO_EXECUTORS", what, remedy=remedy + "of one Spark version and reach each other")
+        raise RetriableError(NO_EXECUTORS, what, remedy=remedy + "of one Spark version and reach each other")
     if faults:
         what = f"the cluster's first task failed: {str(faults[0]).splitlines()[0][:500]}"
-        raise FatalError("CLUSTER_UNUSABLE", what, remedy="see the job's log and the executors' logs") from faults[0]
+        raise FatalError(CLUSTER_UNUSABLE, what, remedy="see the job's log and the executors' logs") from faults[0]
 
 
 def is_this_python(environ: Mapping[str, str]) -> bool:
@@ -102,7 +104,7 @@ def check_executors(session: SparkSession, slots: int) -> None:
         rows = session.range(0, slots, 1, slots).mapInArrow(_probe(_LIBRARIES), "said string").collect()
     except Exception as error:
         what = f"Python does not run on an executor: {_cause(error)}"
-        raise FatalError("EXECUTOR_UNFIT", what, remedy=_REMEDY) from error
+        raise FatalError(EXECUTOR_UNFIT, what, remedy=_REMEDY) from error
     for said in sorted({row["said"] for row in rows}):
         _judge(json.loads(said))
 
@@ -146,15 +148,15 @@ def _judge(there: dict[str, Any]) -> None:
     lacking = [name for name in _LIBRARIES if there[name] is None]
     lacking += [] if there["contract"] else ["airflow-gddl"]
     if lacking:
-        raise FatalError("EXECUTOR_UNFIT", f"it lacks {', '.join(lacking)}", where=where, remedy=_REMEDY)
+        raise FatalError(EXECUTOR_UNFIT, f"it lacks {', '.join(lacking)}", where=where, remedy=_REMEDY)
     if there["contract"] != CONTRACT_VERSION:
         what = f"the executors' airflow-gddl has contract version {there['contract']}, the driver's {CONTRACT_VERSION}"
         remedy = "install the same airflow-gddl on both sides, or let runners.spark_submit.ship_code be true"
-        raise FatalError("CONTRACT_VERSION", what, where=where, remedy=remedy)
+        raise FatalError(codes.CONTRACT_VERSION, what, where=where, remedy=remedy)
     here = importlib.metadata.version("deltalake")
     if versions.series(there["deltalake"]) != versions.series(here):
         what = f"it has deltalake {there['deltalake']}, the driver {here}"
-        raise FatalError("EXECUTOR_UNFIT", what, where=where, remedy=_REMEDY)
+        raise FatalError(EXECUTOR_UNFIT, what, where=where, remedy=_REMEDY)
 
 
 def _cause(error: BaseException) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pyspark
 
 from airflow_gddl.contract import spark_versions as versions
+from airflow_gddl.contract.codes import DELTA_MISSING, S3A_MISSING, Code
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.stores import scratch as scratch_folders
@@ -53,7 +54,7 @@ class JarSet:
 
     name: str
     what: str
-    code: str
+    code: Code
     coordinates: tuple[str, ...]
     excluded: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
@@ -80,7 +81,7 @@ def _delta(version: str) -> JarSet:
     return JarSet(
         name=f"delta-{version}-spark-{versions.text(versions.series(pyspark.__version__))}",
         what=f"Delta {version}",
-        code="DELTA_MISSING",
+        code=DELTA_MISSING,
         coordinates=(versions.artifact(pyspark.__version__, version),),
         excluded=("org.apache.hadoop:*",),
         wanted=(
@@ -103,7 +104,7 @@ def s3a() -> JarSet:
     return JarSet(
         name=f"hadoop-aws-{hadoop}-sdk-{sdk}",
         what=f"S3A {hadoop}",
-        code="S3A_MISSING",
+        code=S3A_MISSING,
         coordinates=(
             f"org.apache.hadoop:hadoop-aws:{hadoop}",
             *(f"software.amazon.awssdk:{module}:{sdk}" for module in modules),
@@ -121,7 +122,7 @@ def hadoop_version() -> str:
     releases = [path.stem.rpartition("-")[2] for path in _PYSPARK.glob("jars/hadoop-client-api-*.jar")]
     if not releases:
         what = f"the Spark in {_PYSPARK} brings no Hadoop"
-        raise FatalError("S3A_MISSING", what, remedy="install pyspark with pip, which has Hadoop in it")
+        raise FatalError(S3A_MISSING, what, remedy="install pyspark with pip, which has Hadoop in it")
     return releases[0]
 
 
@@ -135,7 +136,7 @@ def cache_folder() -> Path:
     home = os.path.expanduser("~")  # noqa: PTH111 - it leaves ~ where a user has no home, as Airflow and boto3 do
     if home == "~":
         what = f"there is no place for JARs: HOME is not set, and the user {os.getuid()} has no name"
-        raise FatalError("DELTA_MISSING", what, remedy="set HOME or GDDL_JARS to a folder that this user can write")
+        raise FatalError(DELTA_MISSING, what, remedy="set HOME or GDDL_JARS to a folder that this user can write")
     return Path(home, ".cache", "airflow-gddl")
 
 

@@ -22,6 +22,7 @@ from pyspark import SparkContext
 from pyspark.errors import AnalysisException, PySparkRuntimeError
 from pyspark.sql import SparkSession, SQLContext
 
+from airflow_gddl.contract.codes import CLUSTER_UNUSABLE
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.java import find_java, java_program
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
@@ -179,10 +180,10 @@ def _get_or_create() -> SparkSession:
         session: SparkSession = builder.getOrCreate()
     except PySparkRuntimeError as error:
         what = f"spark-submit did not start a driver: {error}"
-        raise FatalError("CLUSTER_UNUSABLE", what, remedy="see the job's log for what spark-submit said") from error
+        raise FatalError(CLUSTER_UNUSABLE, what, remedy="see the job's log for what spark-submit said") from error
     except Exception as error:
         what = f"no Spark application could be started: {_first_line(error)}"
-        raise FatalError("CLUSTER_UNUSABLE", what, remedy="check runners.spark_submit in gddl.yaml") from error
+        raise FatalError(CLUSTER_UNUSABLE, what, remedy="check runners.spark_submit in gddl.yaml") from error
     return session
 
 
@@ -264,7 +265,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     """The active session where a platform has one, that of a cluster where the job is for one, else an embedded one.
 
     Raises:
-        FatalError: `JAVA_MISSING`, `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`, `SPARK_UNSUPPORTED`,
+        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `S3A_MISSING`, `SPARK_UNSUPPORTED`,
             `DELTA_UNSUPPORTED`, and those of `open_on_cluster`.
         RetriableError: `NO_EXECUTORS`.
     """
@@ -335,7 +336,7 @@ def _embedded(settings: SessionSettings) -> SparkSession:
     except PySparkRuntimeError as error:
         find_java(os.environ)  # an old or broken one is the usual reason
         raise FatalError(
-            "CLUSTER_UNUSABLE",
+            CLUSTER_UNUSABLE,
             f"Spark's Java process has ended at its start: {error}",
             remedy=_why_java_ended(settings),
         ) from error

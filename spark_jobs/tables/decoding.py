@@ -7,6 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from airflow_gddl.contract.codes import (
+    CONNECTORS_SHARE_KEYS,
+    KEY_TYPE,
+    SHARDS_SHARE_KEYS,
+    SNAPSHOT_MERGED,
+    TABLES_SHARE_KEYS,
+)
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import renamed
 from airflow_gddl.contract.result import RunWarning
@@ -202,7 +209,7 @@ def require_one_table(spec: TableSpec, known: KnownSnapshots) -> None:
         "rebuild); or set `options: {source_tables: several}` where keys are unique among them, as in partitions or a "
         "table that was renamed; or route each into a folder of its own"
     )
-    raise FatalError("TABLES_SHARE_KEYS", f"{what}; nothing was written", where=spec.table, remedy=remedy)
+    raise FatalError(TABLES_SHARE_KEYS, f"{what}; nothing was written", where=spec.table, remedy=remedy)
 
 
 def _may_share_keys(spec: TableSpec) -> bool:
@@ -227,7 +234,7 @@ def _require_one_server(spec: TableSpec, known: KnownSnapshots) -> None:
         "route the topics of each connector into a folder of its own, and load these as `shards`; or set `options: "
         "{source_tables: several}` where keys are unique among them, or both capture one database"
     )
-    raise FatalError("TABLES_SHARE_KEYS", f"{what}; nothing was written", where=spec.table, remedy=remedy)
+    raise FatalError(TABLES_SHARE_KEYS, f"{what}; nothing was written", where=spec.table, remedy=remedy)
 
 
 def require_distinct_ids(spec: TableSpec, known: KnownSnapshots) -> None:
@@ -244,7 +251,7 @@ def require_distinct_ids(spec: TableSpec, known: KnownSnapshots) -> None:
         "give the documents ids of one type at the source, or capture those of each type into a table of its own (a "
         "filter of the connector); then reload the table"
     )
-    raise FatalError("KEY_TYPE", f"{what}can't tell apart; nothing was written", where=spec.table, remedy=remedy)
+    raise FatalError(KEY_TYPE, f"{what}can't tell apart; nothing was written", where=spec.table, remedy=remedy)
 
 
 def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
@@ -256,7 +263,7 @@ def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
         "documents come from several shards, on which an `_id` may stand for another document each; `keys: [_id, "
         "_dbz_shard]` keeps them apart where no document moves from shard to shard"
     )
-    return (RunWarning(code="SHARDS_SHARE_KEYS", message=message, count=len(known.shards), sample=known.shards[:5]),)
+    return (RunWarning(code=SHARDS_SHARE_KEYS, message=message, count=len(known.shards), sample=known.shards[:5]),)
 
 
 def of_names(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> tuple[RunWarning, ...]:
@@ -279,7 +286,7 @@ def of_connectors(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | 
         "events of one table come from several connectors; where these capture different servers, rows with equal keys "
         "overwrite each other: load them as shards; `options: {source_tables: several}` says that they do not"
     )
-    return (RunWarning(code="CONNECTORS_SHARE_KEYS", message=message, count=len(names), sample=tuple(names[:5])),)
+    return (RunWarning(code=CONNECTORS_SHARE_KEYS, message=message, count=len(names), sample=tuple(names[:5])),)
 
 
 def of_ignored_snapshots(ignored: Sequence[IgnoredSnapshot]) -> tuple[RunWarning, ...]:
@@ -293,7 +300,7 @@ def of_ignored_snapshots(ignored: Sequence[IgnoredSnapshot]) -> tuple[RunWarning
         f"{' and '.join(whys[why] for why in ignored)}; where rows were deleted at the source meanwhile, move the old "
         "files out and reload the table from the files that are there"
     )
-    return (RunWarning(code="SNAPSHOT_MERGED", message=message),) if ignored else ()
+    return (RunWarning(code=SNAPSHOT_MERGED, message=message),) if ignored else ()
 
 
 def resumed_schema(context: TableContext, plan: BatchPlan, state: TableState) -> BatchSchema:

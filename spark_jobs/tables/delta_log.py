@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import deltalake
 
+from airflow_gddl.contract.codes import DELTA_CONFLICT
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.features import ROW_TRACKING
 from airflow_gddl.contract.layout import join
@@ -54,7 +55,7 @@ def commit(storage: Storage, path: str, version: int, actions: Iterable[Action])
     place, data = commit_path(path, version), lines(actions)
     if not storage.create_once(place, data):
         remedy = "another writer changed the table; run again"
-        raise RetriableError("DELTA_CONFLICT", f"{place} is there already", where=path, remedy=remedy)
+        raise RetriableError(DELTA_CONFLICT, f"{place} is there already", where=path, remedy=remedy)
     return data
 
 

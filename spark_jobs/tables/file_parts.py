@@ -13,7 +13,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from airflow_gddl.contract import codes
 from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.codes import FILE_VANISHED, OUT_OF_MEMORY
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
@@ -140,7 +142,7 @@ def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unr
         return read_file(storage, part.file, part.ranges)
     again = dialect.probe(storage, part.file.file)
     if again.signature != part.file.signature:
-        return Unreadable(part.file.file, "FILE_VANISHED", "the file was rewritten since it was probed")
+        return Unreadable(part.file.file, FILE_VANISHED, "the file was rewritten since it was probed")
     return read_file(storage, again)
 
 
@@ -486,10 +488,10 @@ def raise_fault(fault: Fault) -> None:
     if fault:
         family, code, what, where, remedy = fault
         kind = RetriableError if family == "retriable" else FatalError
-        raise kind(code, what, where=where, remedy=remedy)
+        raise kind(codes.of(code), what, where=where, remedy=remedy)
 
 
 def out_of_memory(path: str, error: MemoryError) -> FatalError:
     what = f"a Spark task has not enough memory for the file: {error}"[:500]
     remedy = "give the table a larger tier, or deliver the file in smaller ones"
-    return FatalError("OUT_OF_MEMORY", what, where=path, remedy=remedy)
+    return FatalError(OUT_OF_MEMORY, what, where=path, remedy=remedy)

@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from airflow_gddl.contract.codes import WORKER_DIED
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.features import with_properties
 from airflow_gddl.contract.layout import Layout
@@ -165,7 +166,7 @@ def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
         more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
         what = f"processes died (out of memory?) that read {', '.join(paths[:3])}{more}"
         remedy = "give the table a larger tier, or deliver the file in smaller ones"
-        raise RetriableError("WORKER_DIED", what, where=paths[0], remedy=remedy) from error
+        raise RetriableError(WORKER_DIED, what, where=paths[0], remedy=remedy) from error
 
 
 _DECODED = 10

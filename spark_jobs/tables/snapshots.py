@@ -16,6 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import ROOT_UNUSABLE
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features import ROW_TRACKING
 from airflow_gddl.contract.layout import table_url
@@ -221,7 +222,7 @@ class TableSnapshot:
         if _ESCAPE.search(self.path):
             what = f"{self.path} has a percent sign before two hexadecimal digits, which deltalake reads as one sign"
             remedy = "rename the folder of the lake, or copy its prefix, and name it so in `lake`; loads work without"
-            raise FatalError("ROOT_UNUSABLE", what, remedy=remedy)
+            raise FatalError(ROOT_UNUSABLE, what, remedy=remedy)
         options = self.storage.options_of(self.path)
         return DeltaTable(table_url(self.path), version=self.log.version, storage_options=options)
 

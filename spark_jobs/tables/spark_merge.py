@@ -24,6 +24,7 @@ from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_gddl.contract.codes import DELTA_CONFLICT, NOT_NULL_UNSUPPORTED
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.features import WIDENS
 from airflow_gddl.contract.layout import Layout, join
@@ -271,7 +272,7 @@ def _not_null_unsupported(path: str, columns: Sequence[str]) -> FatalError:
     what = f"{', '.join(columns)} may not be null, and Delta replaces the table's schema only without NOT NULL"
     remedy = f"ALTER TABLE delta.`{path}` ALTER COLUMN {columns[0]} DROP NOT NULL, then ADD CONSTRAINT required CHECK "
     remedy += f"({columns[0]} IS NOT NULL), which stays"
-    return FatalError("NOT_NULL_UNSUPPORTED", what, where=path, remedy=remedy)
+    return FatalError(NOT_NULL_UNSUPPORTED, what, where=path, remedy=remedy)
 
 
 def _quoted(path: str) -> str:
@@ -572,7 +573,7 @@ class MergedTables(MaintainedTables):
         if isinstance(snapshot, MergedSnapshot) and snapshot.stored_version != newest:
             what = f"version {newest} is there, and its rows were read at {snapshot.stored_version}"
             remedy = "another writer changed the table; run again"
-            raise RetriableError("DELTA_CONFLICT", what, where=path, remedy=remedy)
+            raise RetriableError(DELTA_CONFLICT, what, where=path, remedy=remedy)
         return snapshot
 
     @contextmanager

@@ -9,18 +9,27 @@ import pytest
 
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import show_troubles
-from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE, WINDOWS
-from airflow_gddl.contract.result import STALE_CODE, ErrorInfo, JobResult, MainCounts, RunWarning
+from airflow_gddl.contract.codes import (
+    FOLDER_MISSING,
+    MAINTENANCE_DUE,
+    QUARANTINE_RATE,
+    QUARANTINE_STALE,
+    SOURCE_DIFFERENT,
+    SOURCE_STOPPED,
+    VERIFY_DIFFERENT,
+    WINDOW_DIFFERENT,
+)
+from airflow_gddl.contract.completeness import WINDOWS
+from airflow_gddl.contract.result import ErrorInfo, JobResult, MainCounts, RunWarning
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runtime.state import table_status
-from airflow_gddl.runtime.state.endings import LOST_CODE, MAINTENANCE_CODE, RATE_CODE, SOURCE_CODE, VERIFY_CODE
 from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 DONE: dict[str, Any] = {"table": "s.t", "status": "succeeded", "run_id": "r", "started_at": "2026-01-01T11:59:00+00:00"}
 WINDOW = {"since": "2026-01-01T00:00:00+00:00", "missing_from": "2026-01-01T05:00:00+00:00", "windows": ()}
 COUNTED = {
-    RATE_CODE: [
+    QUARANTINE_RATE: [
         {"rows_read": 10, "changes_written": 8, "quarantined": 2, "in_quarantine": 2},
         {"main": MainCounts(rows=50), "in_quarantine": 5},
     ],
@@ -28,14 +37,14 @@ COUNTED = {
         {"in_quarantine": 1, "files_in_quarantine": 1},
         {"action": "errors_replay", "in_quarantine": 1, "files_in_quarantine": 1},
     ],
-    VERIFY_CODE: [{"action": "verify", "details": {"buckets_different": 1, "rows": 1, "expected_rows": 1}}],
-    WINDOW_CODE: [{"action": "verify", "details": {WINDOWS: WINDOW}}],
-    SOURCE_CODE: [{"action": "verify", "details": {"source": {"different": 3}}}],
+    VERIFY_DIFFERENT: [{"action": "verify", "details": {"buckets_different": 1, "rows": 1, "expected_rows": 1}}],
+    WINDOW_DIFFERENT: [{"action": "verify", "details": {WINDOWS: WINDOW}}],
+    SOURCE_DIFFERENT: [{"action": "verify", "details": {"source": {"different": 3}}}],
 }
 """By code, results that say it by counts or details alone."""
-BY_TIME = {MAINTENANCE_CODE, STOPPED_CODE}
+BY_TIME = {MAINTENANCE_DUE, SOURCE_STOPPED}
 """Codes that no single result brings: of many runs, and of a log that stands still."""
-WARNED = sorted({*NEEDS_ATTENTION, STALE_CODE, LOST_CODE})
+WARNED = sorted({*NEEDS_ATTENTION, QUARANTINE_STALE, FOLDER_MISSING})
 
 
 def said(result: JobResult, capsys: pytest.CaptureFixture[str]) -> str:
@@ -57,7 +66,7 @@ def test_a_code_that_follows_from_counts_is_named(
     assert f"s.t: [{code}] " in said(JobResult(**DONE, **fields), capsys)
 
 
-@pytest.mark.parametrize("code", ["LOAD_UNREADABLE", WINDOW_CODE])
+@pytest.mark.parametrize("code", ["LOAD_UNREADABLE", WINDOW_DIFFERENT])
 def test_an_error_is_named_once(code: str, capsys: pytest.CaptureFixture[str]) -> None:
     result = JobResult(**{**DONE, "status": "failed"}, error=ErrorInfo(code=code, message=f"[{code}] why"))
     assert said(result, capsys).count(code) == 1

@@ -19,7 +19,7 @@ from airflow_gddl import __version__
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.errors import QUARANTINE_REMEDIES
+from airflow_gddl.contract.codes import KEY_NULL, OP_UNKNOWN
 from airflow_gddl.contract.spec import JobOptions
 
 FAKE = Path(__file__).with_name("fake_job.py")
@@ -334,12 +334,12 @@ def test_errors_list_is_a_summary_by_code_with_the_commands_to_use(shop: Shop) -
         [
             "sales.orders: 1,205 in quarantine",
             "  OP_UNKNOWN  1,200 rows of 3 files, 2024-01-01 09:00:00 to 2024-01-02 08:00:00 UTC",
-            f"    remedy  {QUARANTINE_REMEDIES['OP_UNKNOWN']}",
+            f"    remedy  {OP_UNKNOWN.remedy()}",
             f"    rows    gddl errors list --table sales.orders --code OP_UNKNOWN {place} --rows",
             f"    replay  gddl errors replay --table sales.orders --code OP_UNKNOWN {place}",
             f"    dismiss gddl errors dismiss --table sales.orders --code OP_UNKNOWN {place} --reason TEXT",
             "  KEY_NULL  1 row of 1 file, at 2024-01-01 09:00:00 UTC",
-            f"    remedy  {QUARANTINE_REMEDIES['KEY_NULL'].replace(' T`', ' sales.orders`')}",
+            f"    remedy  {KEY_NULL.remedy('sales.orders')}",
             f"    rows    gddl errors list --table sales.orders --code KEY_NULL {place} --rows",
             f"    replay  gddl errors replay --table sales.orders --code KEY_NULL {place}",
             f"    dismiss gddl errors dismiss --table sales.orders --code KEY_NULL {place} --reason TEXT",

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_gddl.runtime.state.endings import STOPPED_CODE
-from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION, STATES, TEXTS
+from airflow_gddl.contract.codes import ENDINGS, SOURCE_STOPPED
+from airflow_gddl.runtime.state.table_status import STATES
 from tests.unit.pages import ROOT, bare, page, rows, section
 
 CODE = re.compile(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)`")
@@ -88,14 +88,14 @@ def test_what_a_table_shows_fits_the_kind_of_its_code() -> None:
 def test_every_code_of_attention_is_among_what_a_table_shows() -> None:
     listed = {code for _, codes, _, state, _ in outcomes() if "`attention`" in state for code in CODE.findall(codes)}
     listed |= {code for _, _, _, state, _ in outcomes() for code in CODE.findall(state)}
-    assert (set(NEEDS_ATTENTION) | set(TEXTS)) - listed == set()
-    assert listed - set(NEEDS_ATTENTION) - set(TEXTS) == set()
+    shown = ENDINGS.keys() - {SOURCE_STOPPED}
+    assert (shown - listed, listed - shown) == (set(), set())
 
 
 def test_a_stopped_source_is_late_on_every_page() -> None:
-    (state,) = [state for _, codes, _, state, _ in outcomes() if STOPPED_CODE in codes]
+    (state,) = [state for _, codes, _, state, _ in outcomes() if SOURCE_STOPPED in codes]
     assert state.startswith("`late`")
-    assert STOPPED_CODE in next(line for line in lines_of("operate.md", "| state | meaning") if "`late`" in line)
+    assert SOURCE_STOPPED in next(line for line in lines_of("operate.md", "| state | meaning") if "`late`" in line)
 
 
 def test_the_page_of_states_has_every_state_in_its_order() -> None:

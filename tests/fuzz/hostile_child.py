@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from airflow_gddl.contract.errors import UNEXPECTED_CODE
+from airflow_gddl.contract.codes import UNEXPECTED
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
@@ -86,7 +86,7 @@ def require_known(found: JobResult | None) -> None:
     if found is None:
         return
     error = found.error
-    if error is not None and error.code in (UNEXPECTED_CODE, "OUT_OF_MEMORY", "STORAGE_BUSY", "STORAGE_UNUSABLE"):
+    if error is not None and error.code in (UNEXPECTED, "OUT_OF_MEMORY", "STORAGE_BUSY", "STORAGE_UNUSABLE"):
         raise HostileError(str(error))
     read = found.changes_written + found.redelivered + found.quarantined
     if error is None and found.rows_read != read:

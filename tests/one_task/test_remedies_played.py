@@ -18,8 +18,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.documentation import code_texts
-from airflow_gddl.contract.errors import QUARANTINE_REMEDIES
+from airflow_gddl.contract.codes import REGISTER
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write, write_bytes
 from tests.one_task.commands import gddl
@@ -431,7 +430,7 @@ def said_of(code: str, results: list[dict[str, Any]], said: str) -> str:
     errors = [result["error"]["message"] for result in results if (result.get("error") or {}).get("code") == code]
     warnings = [one["message"] for result in results for one in result.get("warnings") or () if one["code"] == code]
     assert errors or warnings or code in said, said
-    return "\n".join((*errors, *warnings, QUARANTINE_REMEDIES.get(code, ""), code_texts()[code].remedy))
+    return "\n".join((*errors, *warnings, REGISTER[code].remedy()))
 
 
 def follow(shop: Shop, text: str, begin: str, code: str) -> None:
@@ -524,7 +523,7 @@ CHANGING = re.compile(
 
 def test_the_remedy_of_every_code_has_its_place() -> None:
     """A code that is new, or whose remedy names a command now, is played here, or its test is named."""
-    wanted = {code for code, text in code_texts().items() if CHANGING.search(text.remedy)}
+    wanted = {code for code in REGISTER if CHANGING.search(REGISTER[code].remedy())}
     assert wanted == {*ELSEWHERE, *PARSED_ALONE} | (wanted & PLAYED.keys())
     assert not PLAYED.keys() & {*ELSEWHERE, *PARSED_ALONE}
     for test in ELSEWHERE.values():

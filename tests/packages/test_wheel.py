@@ -49,7 +49,7 @@ def test_the_wheel_holds_both_sides_and_nothing_else(wheel: Path) -> None:
         for path in (ROOT / package).rglob("*.py")
     }
     page = {str(path.relative_to(ROOT)) for path in (ROOT / "airflow_gddl" / "page" / "static").iterdir()}
-    assert source | page | {"airflow_gddl/codes.md"} <= names
+    assert source | page <= names
     assert any(name.endswith("page.js") for name in page)
     tops = {name.split("/")[0] for name in names}
     assert tops == {"airflow_gddl", "spark_jobs", f"airflow_gddl-{airflow_gddl.__version__}.dist-info"}

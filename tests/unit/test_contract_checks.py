@@ -122,10 +122,10 @@ def test_each_contradiction_is_one_problem(fields: dict[str, Any], code: str, fi
 def test_all_problems_are_told() -> None:
     found = check_table(spec(table="x", keys=("a", "A"), freshness="x", columns=("_gddl",), mask={"a": "null"}))
     assert sorted(problem.code for problem in found) == [
-        "FIELD_VALUE",
-        "FIELD_VALUE",
-        "FIELD_VALUE",
         "FIELD_REFUSED",
+        "FIELD_VALUE",
+        "FIELD_VALUE",
+        "FIELD_VALUE",
         "FIELD_VALUE",
     ]
 

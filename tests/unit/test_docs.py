@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ import typer.main
 
 from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.codec import plain
+from airflow_gddl.contract.codes import QUARANTINED, REGISTER, Code
 from airflow_gddl.contract.connections import LENT_PREFIX
-from airflow_gddl.contract.errors import QUARANTINE_REMEDIES
 from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec, TierSpec
@@ -29,24 +29,14 @@ from airflow_gddl.runners.databricks.settings import DatabricksSettings, Databri
 from airflow_gddl.runners.emr_serverless.settings import EmrSettings, EmrTier
 from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
 from airflow_gddl.runners.spark_submit import SparkSubmitSettings
+from devtools.website.codes import written
 from spark_jobs.plan.table_schema import EVENT_FIELDS, TableSchema
 from tests.unit.metadata_folder import loaded
 from tests.unit.pages import DOCS, PAGES, ROOT, SOURCES, TESTS, anchors, bare, commands, page, rows, section, trees
 
 CODE = re.compile(r"(?=.{4})[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")
-CARRIERS = (
-    "BuiltField",
-    "Error",
-    "RunWarning",
-    "ErrorInfo",
-    "Unreadable",
-    "Refused",
-    "_refused",
-    "roblem",
-    "__init__",
-    "JarSet",
-)
-CARRIERS += ("Notice", "Finding", "Advice", "_of_paths")
+NOT_RAISED: frozenset[str] = frozenset()
+"""Codes that no test names: none may be added."""
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 NAMED_FILE = re.compile(r"`((?:airflow_gddl|spark_jobs|tests|docs|metadata|benchmarks|devtools)/[\w./-]*)`")
 REFERENCE = re.compile(r"(semantics|design)(?:\.md)?`?,? (section|rule)?s? ?((?:\d+(?:, | and | to )?)+)")
@@ -62,76 +52,61 @@ RUNNERS = ("spark_submit",)
 # Codes
 
 
-def codes(tree: ast.Module) -> Iterator[str]:
-    """Literals given to what carries a code or as `..._code=`, assigned to a code, or returned by `code_of_...`."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            yield from _carried(node)
-            named = (k.value for k in node.keywords if (k.arg or "").endswith("_code"))
-            yield from (text for value in named for text in _texts(value) if CODE.fullmatch(text))
-        elif isinstance(node, ast.Assign) and any(_is_code(name) for target in node.targets for name in _names(target)):
-            yield from (text for text in _texts(node.value) if CODE.fullmatch(text))
-        elif isinstance(node, ast.FunctionDef) and node.name.startswith("code_of_"):
-            answers = (part.value for part in ast.walk(node) if isinstance(part, ast.Return) and part.value)
-            yield from (text for answer in answers for text in _texts(answer) if CODE.fullmatch(text))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("["):
-            yield from re.findall(rf"^\[({CODE.pattern})\]", node.value)
-
-
-def _carried(call: ast.Call) -> Iterator[str]:
-    name = getattr(call.func, "id", getattr(call.func, "attr", ""))
-    if name.endswith(CARRIERS):
-        yield from [text for a in call.args for text in _texts(a, deep=False) if CODE.fullmatch(text)][:1]
-        yield from (text for k in call.keywords if k.arg == "code" for text in _texts(k.value) if CODE.fullmatch(text))
-
-
-def _texts(node: ast.AST, *, deep: bool = True) -> Iterator[str]:
-    for part in ast.walk(node) if deep else [node]:
-        if isinstance(part, ast.Constant) and isinstance(part.value, str):
-            yield part.value
-
-
-def _is_code(name: str) -> bool:
-    return name == "code" or name.endswith("_CODE")
-
-
-def _names(target: ast.expr) -> list[str]:
-    return [part.id for part in ast.walk(target) if isinstance(part, ast.Name)]
-
-
 def documented_codes() -> list[list[str]]:
     return [[bare(row[0]), *row[1:]] for row in rows(page("codes.md").split("\n## ", 1)[1])]
 
 
-def test_every_code_is_documented_and_every_documented_one_exists() -> None:
-    used = {code for tree in trees(SOURCES) for code in codes(tree)}
-    known = {row[0] for row in documented_codes()}
-    assert used - known == set(), "in the code, not in docs/codes.md"
-    assert known - used == set(), "in docs/codes.md, not in the code"
+def named(paths: Iterable[Path]) -> frozenset[str]:
+    """Names and texts of Python modules, but of the register."""
+    found: set[str] = set()
+    for path in paths:
+        if "contract/codes" not in path.as_posix():
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                found |= {getattr(node, "id", ""), getattr(node, "attr", "")}
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    found.update(CODE.findall(node.value))
+    return frozenset(found)
 
 
-def test_each_code_of_the_quarantine_has_a_remedy() -> None:
-    kept = {code for code, kind, *_ in documented_codes() if kind.split(", ")[0] in ("row", "file")}
-    assert set(QUARANTINE_REMEDIES) == kept
+def test_each_code_is_named_by_a_raiser_and_by_a_test() -> None:
+    assert REGISTER.keys() - named(SOURCES) == set(), "in the register, raised nowhere"
+    scenarios = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.yaml"))
+    assert REGISTER.keys() - named(TESTS) - {*CODE.findall(scenarios)} == NOT_RAISED, "no test raises it"
 
 
-@pytest.mark.parametrize(("code", "remedy"), QUARANTINE_REMEDIES.items())
-def test_each_remedy_of_the_quarantine_can_work(code: str, remedy: str) -> None:
+def test_raisers_name_the_value_of_the_register() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.value}"
+        for package in ("airflow_gddl", "spark_jobs")
+        for path in (ROOT / package).rglob("*.py")
+        if "contract/codes" not in path.as_posix()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in REGISTER and node.value != "CONTRACT_VERSION"
+    ]
+    assert found == []
+
+
+def test_the_page_of_codes_is_printed_from_the_register() -> None:
+    """`python -m devtools.website.codes` writes it."""
+    assert written(page("codes.md")) == page("codes.md")
+
+
+@pytest.mark.parametrize("code", sorted(QUARANTINED))
+def test_each_remedy_of_the_quarantine_can_work(code: Code) -> None:
     """A correction at the source is a new change: the row in quarantine stays there until it is dismissed."""
-    written = next(row[3] for row in documented_codes() if row[0] == code)
-    for text in (remedy, written):
-        assert re.search(r"replay|dismiss|read when it changes|run `gddl rebuild", text), text
-        assert "dismiss" in text or not re.search(r"the source\b|can't be", text), text
+    assert re.search(r"replay|dismiss|read when it changes|run `gddl rebuild", code.do), code.do
+    assert "dismiss" in code.do or not re.search(r"the source\b|can't be", code.do), code.do
 
 
-def test_codes_stand_once_with_kind_meaning_and_remedy() -> None:
-    found = documented_codes()
-    assert len({row[0] for row in found}) == len(found)
+def test_codes_have_a_known_kind_a_meaning_and_a_remedy() -> None:
     kinds = {"fatal", "setup", "retried", "retriable", "problem", "row", "file", "warning", "advice"}
-    assert [row for row in found if len(row) != 4 or not kinds.issuperset(row[1].split(", ")) or not all(row)] == []
-    assert [row for row in found if row[3] in ("the same", "as before")] == [], "a row is read alone"
-    tables = [re.findall(r"^\| `(\w+)`", part, re.MULTILINE) for part in page("codes.md").split("\n## ")[1:]]
-    assert all(names == sorted(names) for names in tables)
+    wrong = [code for code in REGISTER.values() if not kinds.issuperset(code.kind.split(", "))]
+    assert (
+        wrong
+        == [code for code in REGISTER.values() if not (code.means and code.do) or "|" in code.means + code.do]
+        == []
+    )
+    assert all(name == str(code) and len(code.means.split()) < 30 for name, code in REGISTER.items())
 
 
 def test_codes_that_other_pages_name_exist() -> None:
@@ -179,22 +154,6 @@ def test_codes_that_other_pages_name_exist() -> None:
     for path in PAGES:
         named = re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", path.read_text(encoding="utf-8"))
         assert {n for n in named if not n.startswith(clients)} - known - variables == set(), path.name
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("raise FatalError('A_CODE', 'what')", {"A_CODE"}),
-        ("RunWarning(code='A_CODE', message='SOME TEXT')", {"A_CODE"}),
-        ("_problem(x.isNull(), 'A_CODE', None, 'why')", {"A_CODE"}),
-        ("Unreadable(file, 'A_CODE', why)", {"A_CODE"}),
-        ("code, text = ('A_CODE', 'x') if y else ('B_CODE', 'z')", {"A_CODE", "B_CODE"}),
-        ("tell(f'[A_CODE] {x}')", {"A_CODE"}),
-        ("environ['JAVA_HOME']; match(n, 'AR_H_CHANGE_SEQ')", set()),
-    ],
-)
-def test_codes_are_found_where_they_are_used(source: str, expected: set[str]) -> None:
-    assert set(codes(ast.parse(source))) == expected
 
 
 # Metadata
@@ -355,7 +314,8 @@ def test_blocks_of_the_page_load(tmp_path: Path) -> None:
 
 
 def test_variables_are_documented() -> None:
-    texts = {text for tree in trees(SOURCES) for text in _texts(tree)}
+    nodes = (node for tree in trees(SOURCES) for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    texts = {node.value for node in nodes if isinstance(node.value, str)}
     used = {text for text in texts if re.fullmatch(r"GDDL_[A-Z_]+[A-Z]", text)}
     named = {name.split("__")[0] for name in re.findall(r"GDDL_[A-Z_]+", page("metadata.md"))}
     assert used >= {"GDDL_METADATA"}

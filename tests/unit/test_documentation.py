@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.documentation import code_texts, of_code
+from airflow_gddl.contract.documentation import of_code
 from airflow_gddl.contract.errors import DOCUMENTATION, documented
-from tests.unit.test_docs import documented_codes
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for package in ("airflow_gddl", "spark_jobs") for path in (ROOT / package).rglob("*.py")]
@@ -59,12 +58,6 @@ def test_each_page_and_heading_is_there(page: str, heading: str) -> None:
     }
     assert heading in {"", *headings}
     assert documented(page, heading).startswith(f"{DOCUMENTATION}/{page}")
-
-
-def test_every_code_of_the_page_has_its_text() -> None:
-    known = {row[0] for row in documented_codes()}
-    assert set(code_texts()) == known
-    assert all(text.kind and text.meaning for text in code_texts().values())
 
 
 def test_what_to_do_about_a_code() -> None:

@@ -151,7 +151,7 @@ def test_everything_that_needs_attention_is_reported() -> None:
     assert [(one.code, one.of_run) for one in problems(found, LIMITS)] == [("SWEEP_HELD", True)]
     lost = replace(found, attention=("FOLDER_MISSING", "SWEEP_HELD"))
     assert {one.code: one.text for one in problems(lost, LIMITS)}["FOLDER_MISSING"].startswith(
-        "its landing folder is missing"
+        "the landing folder is missing"
     )
     warned = replace(GOOD, warnings=(RunWarning(code="FOLDER_MISSING", message="no folder; folders there: shop/as"),))
     named = replace(row_with(TableRecord().after(warned, NOW)), attention=("FOLDER_MISSING",))

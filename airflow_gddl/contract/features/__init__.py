@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import cast
 
 from airflow_gddl.contract.basics import FEATURE
-from airflow_gddl.contract.endings import OwnCodes
+from airflow_gddl.contract.codes import FEATURE_MISSING
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.extensions import TableKind
 from airflow_gddl.contract.spec import TierSpec
@@ -22,7 +22,7 @@ from airflow_gddl.contract.table_spec import TableSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureDescriptor(OwnCodes):
+class FeatureDescriptor:
     """What both sides know of a feature.
 
     Attributes:
@@ -99,7 +99,7 @@ def missing_features(spec: TableSpec) -> Iterator[SpecProblem]:
     for name, feature in lacking(spec):
         message = f"this installation lacks the feature {feature}"
         remedy = f"install all of airflow-gddl, or drop {name}"
-        yield SpecProblem("FEATURE_MISSING", (name,), getattr(spec, name), message, remedy)
+        yield SpecProblem(FEATURE_MISSING, (name,), getattr(spec, name), message, remedy)
 
 
 _FIELDS = tuple((one.name, one.metadata[FEATURE]) for one in fields(TableSpec) if FEATURE in one.metadata)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from airflow_gddl.contract.endings import COMMITS, Ending
+from airflow_gddl.contract.codes import FIELD_VALUE, ICEBERG_REFUSED
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.extensions import ICEBERG_KINDS, TableKind
 from airflow_gddl.contract.features import ROW_TRACKING, WIDENS, FeatureDescriptor
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 
-BEHIND_CODE, REFUSED_CODE = "ICEBERG_BEHIND", "ICEBERG_REFUSED"
 V2, V3 = 2, 3
 """Versions of Iceberg's format."""
 _VECTORS = "deletionvectors"
@@ -44,7 +43,7 @@ def is_used(spec: TableSpec) -> bool:
 
 def value_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     if format_version(spec) not in (0, V2, V3):
-        yield SpecProblem("FIELD_VALUE", ("iceberg",), spec.iceberg, "no version of Iceberg's format", _REMEDY)
+        yield SpecProblem(FIELD_VALUE, ("iceberg",), spec.iceberg, "no version of Iceberg's format", _REMEDY)
 
 
 _REMEDY = "write true (version 2), 3 or false"
@@ -60,10 +59,10 @@ def problems(spec: TableSpec) -> Iterator[SpecProblem]:
         feature = key.lower().removeprefix("delta.enable").removeprefix("delta.feature.")
         if feature in hidden and value.lower() != "false":
             message = "Iceberg readers read data files directly and ignore this feature"
-            yield SpecProblem(REFUSED_CODE, ("table_properties", key), value, message, "remove it, or iceberg")
+            yield SpecProblem(ICEBERG_REFUSED, ("table_properties", key), value, message, "remove it, or iceberg")
         if version == V3 and key.lower() == ROW_TRACKING.lower() and value.lower() == "false":
             message = "Iceberg's version 3 has ids of rows, which are those of Delta's row tracking"
-            yield SpecProblem(REFUSED_CODE, ("table_properties", key), value, message, "remove it, or iceberg: true")
+            yield SpecProblem(ICEBERG_REFUSED, ("table_properties", key), value, message, "remove it, or iceberg: true")
     if version == V3:
         yield from _reserved(spec)
 
@@ -74,7 +73,7 @@ def _reserved(spec: TableSpec) -> Iterator[SpecProblem]:
             if column.lower() in RESERVED:
                 message = "a column that readers of Iceberg's version 3 add to each table"
                 remedy = "rename it in the source, exclude the column, or write iceberg: true"
-                yield SpecProblem(REFUSED_CODE, (name, i), column, message, remedy)
+                yield SpecProblem(ICEBERG_REFUSED, (name, i), column, message, remedy)
 
 
 def written_by(spec: TableSpec, tier: TierSpec) -> TierSpec:
@@ -91,8 +90,6 @@ FEATURE = FeatureDescriptor(
     is_used=is_used,
     check_values=value_problems,
     check=problems,
-    endings={BEHIND_CODE: Ending(COMMITS, "each commit tries again to write the metadata")},
-    when_idle=frozenset({BEHIND_CODE}),
     remedies={"iceberg": lambda _value: _REMEDY},
     tier=written_by,
     properties=properties,

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from airflow_gddl.contract.endings import OwnCodes
+from airflow_gddl.contract.codes import SOURCE_MISSING
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.table_spec import TableSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceDescriptor(OwnCodes):
+class SourceDescriptor:
     """What both sides know of a source.
 
     Attributes:
@@ -64,7 +64,7 @@ def missing_source(spec: TableSpec) -> Iterator[SpecProblem]:
     """`SOURCE_MISSING` where this installation lacks the source that is the row's mode."""
     if spec.mode != TableSpec.mode and spec.mode not in sources():
         message = f"this installation lacks what reads {spec.mode}"
-        yield SpecProblem("SOURCE_MISSING", ("mode",), spec.mode, message, "install all of airflow-gddl, or drop mode")
+        yield SpecProblem(SOURCE_MISSING, ("mode",), spec.mode, message, "install all of airflow-gddl, or drop mode")
 
 
 def reads_of(spec: TableSpec) -> Literal["", "log", "topic"]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.basics import STRICT
+from airflow_gddl.contract.codes import FIELD_REFUSED, FIELD_TYPE, FIELD_VALUE, SOURCE_LOG_REFUSED
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.sources import SourceDescriptor
 from airflow_gddl.contract.table_spec import TableSpec
@@ -84,21 +85,21 @@ def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
         return
     if (connector := capture.get("connector")) not in get_args(ConnectorName):
         remedy = f"write one of {', '.join(get_args(ConnectorName))}"
-        yield SpecProblem("FIELD_VALUE", (*path, "connector"), connector, "no connector of Debezium's", remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "connector"), connector, "no connector of Debezium's", remedy)
     elif connector != READ:
         message = f"jobs read logs of {READ} alone until now"
         remedy = "remove capture, and let Debezium's connector write files or a topic"
-        yield SpecProblem("SOURCE_LOG_REFUSED", (*path, "connector"), connector, message, remedy)
+        yield SpecProblem(SOURCE_LOG_REFUSED, (*path, "connector"), connector, message, remedy)
     if (dropped := capture.get("partition_dropped", "report")) not in get_args(PartitionDropped):
         remedy = f"write one of {', '.join(get_args(PartitionDropped))}"
-        yield SpecProblem("FIELD_VALUE", (*path, "partition_dropped"), dropped, "not known", remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "partition_dropped"), dropped, "not known", remedy)
     if not spec.options.get("verify_connection"):
         message, remedy = "no connection to the source is named", "set connection in the metadata row's source"
-        yield SpecProblem("FIELD_VALUE", path, connector, message, remedy)
+        yield SpecProblem(FIELD_VALUE, path, connector, message, remedy)
     beside = {"topic": spec.options.get("topic"), "log_began": spec.options.get("log_began"), "shards": spec.shards}
     for name in (name for name, value in beside.items() if value):
         message = f"stands beside {name}, and a job reads one log of one source by itself"
-        yield SpecProblem("FIELD_VALUE", path, connector, message, f"remove {name}, or capture")
+        yield SpecProblem(FIELD_VALUE, path, connector, message, f"remove {name}, or capture")
     properties = capture.get("properties")
     for name, value in properties.items() if isinstance(properties, Mapping) else ():
         yield from _property((*path, "properties", str(name)), str(name), value)
@@ -107,15 +108,15 @@ def capture_problems(spec: TableSpec) -> Iterator[SpecProblem]:
 def _property(path: tuple[str, ...], name: str, value: object) -> Iterator[SpecProblem]:
     if _SECRET.search(name):
         message, remedy = "credentials are in no file", "put them into the connection, and change what was written here"
-        yield SpecProblem("FIELD_REFUSED", path, "(not shown)", message, remedy)
+        yield SpecProblem(FIELD_REFUSED, path, "(not shown)", message, remedy)
     elif name in _OURS or name.startswith(_OURS_BELOW):
         message = "set by the job, so that load and log agree and no change is lost"
-        yield SpecProblem("FIELD_REFUSED", path, value, message, "remove it")
+        yield SpecProblem(FIELD_REFUSED, path, value, message, "remove it")
     elif not isinstance(value, str | int | float | bool):
-        yield SpecProblem("FIELD_TYPE", path, value, "must be a text, a number or a boolean", "write e.g. '500'")
+        yield SpecProblem(FIELD_TYPE, path, value, "must be a text, a number or a boolean", "write e.g. '500'")
     elif name in (SLOT, PUBLICATION) and not _OBJECT.fullmatch(str(value)):
         remedy = "write lower-case letters, digits and _, 63 at most"
-        yield SpecProblem("FIELD_VALUE", path, value, "no name of a slot or a publication", remedy)
+        yield SpecProblem(FIELD_VALUE, path, value, "no name of a slot or a publication", remedy)
 
 
 def is_used(spec: TableSpec) -> bool:
@@ -135,7 +136,7 @@ def taken(spec: TableSpec, other: str) -> SpecProblem:
     slot = properties_of(spec)[SLOT]
     message = f"its source reads the log by the slot {slot}, as that of {other} does"
     remedy = f"name another one in gddl.yaml: capture: {{connector: {READ}, properties: {{{SLOT}: NAME}}}}"
-    return SpecProblem("FIELD_VALUE", ("options", "capture", "properties", SLOT), slot, message, remedy)
+    return SpecProblem(FIELD_VALUE, ("options", "capture", "properties", SLOT), slot, message, remedy)
 
 
 SOURCE = SourceDescriptor(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from airflow_gddl.contract.codes import FIELD_VALUE, SOURCE_CONNECTION_MISSING
 from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.sources import SourceDescriptor
@@ -99,7 +100,7 @@ def _of_uri(text: str) -> dict[str, Any]:
 def _missing(name: str, problem: str) -> FatalError:
     remedy = f'set {name} to the client\'s settings, e.g. {{"{SERVERS}": "…", "sasl.username": "…"}}, or '
     remedy += f"AIRFLOW_CONN_{name.upper()} to an Airflow connection of type kafka"
-    return FatalError("SOURCE_CONNECTION_MISSING", f"the connection {name!r} {problem}", remedy=remedy)
+    return FatalError(SOURCE_CONNECTION_MISSING, f"the connection {name!r} {problem}", remedy=remedy)
 
 
 def kafka_problems(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -113,13 +114,13 @@ def kafka_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     unknown = [name for name in _PLACEHOLDER.findall(str(template)) if name not in ("schema", "table", "source")]
     if unknown or not _TOPIC.fullmatch(_PLACEHOLDER.sub("x", str(template))) or str(template) in (".", ".."):
         message, remedy = "no name of a topic", "write e.g. crm.{schema}.{table}; {source} is known, too"
-        yield SpecProblem("FIELD_VALUE", path, str(template), message, remedy)
+        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
     if not spec.options.get("bootstrap_servers") and not spec.options.get("kafka_connection"):
         message, remedy = "no broker is named", "add bootstrap_servers, or kafka_connection"
-        yield SpecProblem("FIELD_VALUE", path, str(template), message, remedy)
+        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
     if spec.shards:
         message, remedy = "the table has several sources", "let a sink connector write their files"
-        yield SpecProblem("FIELD_VALUE", path, str(template), message, remedy)
+        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
 
 
 def _addresses(options: Mapping[str, Any]) -> Iterator[SpecProblem]:
@@ -130,13 +131,13 @@ def _addresses(options: Mapping[str, Any]) -> Iterator[SpecProblem]:
             "no list of brokers",
             "write host:port, several separated by commas; credentials go into kafka_connection",
         )
-        yield SpecProblem("FIELD_VALUE", ("options", "bootstrap_servers"), "(not shown)", message, remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "bootstrap_servers"), "(not shown)", message, remedy)
     if isinstance(registry, str) and not _URL.fullmatch(registry):
         message, remedy = (
             "no URL",
             f"write e.g. http://host:8081; user and password go into kafka_connection, {REGISTRY_USER}",
         )
-        yield SpecProblem("FIELD_VALUE", ("options", "schema_registry"), "(not shown)", message, remedy)
+        yield SpecProblem(FIELD_VALUE, ("options", "schema_registry"), "(not shown)", message, remedy)
 
 
 def is_used(spec: TableSpec) -> bool:
@@ -147,7 +148,7 @@ def taken(spec: TableSpec, other: str) -> SpecProblem:
     """A source remembers once how far a topic was read: one table would take the changes of the other."""
     message = f"{topic_of(spec)} is the topic of {other}, too"
     remedy = "name a topic for each table, e.g. crm.{schema}.{table}; let the connector route no tables together"
-    return SpecProblem("FIELD_VALUE", ("options", "topic"), str(spec.options["topic"]), message, remedy)
+    return SpecProblem(FIELD_VALUE, ("options", "topic"), str(spec.options["topic"]), message, remedy)
 
 
 SOURCE = SourceDescriptor(

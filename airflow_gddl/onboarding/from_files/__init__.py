@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from airflow_gddl.contract.codes import ONBOARD_REFUSED
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.metadata.files import read_yaml
 from airflow_gddl.metadata.problems import DocumentError
@@ -47,4 +48,4 @@ def _read(name: str, text: str) -> ImportedSource:
 
 def _unknown(name: str, why: str) -> MetadataError:
     known = "; ".join(form.WHAT for form in FORMATS)
-    return MetadataError("ONBOARD_REFUSED", f"{name} can't be read: {why}", remedy=f"give one of: {known}")
+    return MetadataError(ONBOARD_REFUSED, f"{name} can't be read: {why}", remedy=f"give one of: {known}")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_gddl.contract.codes import ONBOARD_NOT_CARRIED
 from airflow_gddl.onboarding.rules import KeyFact, Notice, SourceFacts, TableFacts
 
 ANY = re.compile(".*", re.DOTALL)
@@ -123,7 +124,7 @@ def not_carried(where: str, what: str, way_out: str) -> Notice:
         where: a table, or the place in the file.
     """
     remedy = "each line says how to have it here"
-    return Notice(table=where, code="ONBOARD_NOT_CARRIED", message=f"{what}: {way_out}", remedy=remedy)
+    return Notice(table=where, code=ONBOARD_NOT_CARRIED, message=f"{what}: {way_out}", remedy=remedy)
 
 
 def is_true(value: Any) -> bool:

@@ -13,6 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from airflow_gddl.contract.codes import (
+    NEW_TABLE_LANDING,
+    NEW_TABLE_REFUSED,
+    NEW_TABLE_TARGET_EXISTS,
+    ONBOARD_SCHEMA_MISSING,
+)
 from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.layout import LandingFolder, Layout, join
@@ -28,7 +34,6 @@ from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.new_tables import renames
 from airflow_gddl.onboarding.new_tables.standing import (
     DAY,
-    LANDING_CODE,
     MOST_PROPOSED,
     Known,
     NewTable,
@@ -48,7 +53,6 @@ MOST_MEASURED = 64 * 1024**2
 _SETTLED = 600.0
 _FIELDS = ("size", "sequence_by", "before_image_prefix")
 """Fields that a proposed row takes, beside options. Schedule and priority are for people, or the source's defaults."""
-TAKEN_CODE, REFUSED_CODE = "NEW_TABLE_TARGET_EXISTS", "NEW_TABLE_REFUSED"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +139,7 @@ class Finder:
 
     def _is_young(self, table: NewTable) -> bool:
         """Whether a proposal is looked into again: for a day, and as long as its full load was landing."""
-        recent = self.request.now - table.at < DAY or table.refused == LANDING_CODE
+        recent = self.request.now - table.at < DAY or table.refused == NEW_TABLE_LANDING
         return table.standing == "proposed" and recent
 
     def _turn(self, names: Sequence[str], known: Known) -> Sequence[str]:
@@ -204,7 +208,7 @@ class Finder:
             source=self.source, table=name, at=self.request.now, keys=proposal.keys or None, fields=fields,
             evidence=proposal.evidence if proposal.keys else "",
         )  # fmt: skip
-        return replace(made, refused=LANDING_CODE, why=unsettled) if unsettled and is_measured(made) else made
+        return replace(made, refused=NEW_TABLE_LANDING, why=unsettled) if unsettled and is_measured(made) else made
 
     def _declared(self, names: Sequence[str]) -> dict[str, TableFacts]:
         """What the source's catalog says of them; a schema that it does not have says nothing."""
@@ -214,7 +218,7 @@ class Finder:
             try:
                 facts = self._database.read(frozenset([schema]), mine)
             except MetadataError as error:
-                if error.code != "ONBOARD_SCHEMA_MISSING":
+                if error.code != ONBOARD_SCHEMA_MISSING:
                     raise
                 continue
             declared |= {one.table: one for one in facts.tables}
@@ -293,9 +297,11 @@ def checked(request: LookRequest, environ: Mapping[str, str], tables: Sequence[N
         spec = tried.specs.get(name)
         if spec is None:
             yield replace(
-                one, refused=REFUSED_CODE, why=tried.problems.get(name) or "another metadata row has its name"
+                one, refused=NEW_TABLE_REFUSED, why=tried.problems.get(name) or "another metadata row has its name"
             )
             continue
         layout = Layout.of(tried.loaded.roots, spec)
         there = next((path for path in (layout.replica, layout.changes, layout.state) if store.exists(path)), None)
-        yield one if there is None else replace(one, refused=TAKEN_CODE, why=f"the lake has {there} already")
+        yield (
+            one if there is None else replace(one, refused=NEW_TABLE_TARGET_EXISTS, why=f"the lake has {there} already")
+        )

@@ -9,21 +9,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_gddl.contract.codec import from_json_or_none, to_json
+from airflow_gddl.contract.codes import (
+    NEW_TABLE_KEY_MEASURED,
+    NEW_TABLE_LANDING,
+    NEW_TABLE_NO_KEY,
+    NEW_TABLE_REFUSED,
+    NEW_TABLES_WAIT,
+    OPTION_INVALID,
+)
 from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.metadata.loading import LoadedMetadata, load_folder
 from airflow_gddl.metadata.settings import read_settings
 from airflow_gddl.onboarding.new_tables.finding import Finder, LookRequest, trial
-from airflow_gddl.onboarding.new_tables.standing import (
-    LANDING_CODE,
-    MEASURED_CODE,
-    NO_KEY_CODE,
-    Known,
-    NewTable,
-    SourceView,
-    after,
-    is_measured,
-)
+from airflow_gddl.onboarding.new_tables.standing import Known, NewTable, SourceView, after, is_measured
 from airflow_gddl.onboarding.writing import FileChange, read_files, write_out
 from airflow_gddl.runtime.compiled.proposals import StoredProposals, place_of
 from airflow_gddl.stores import open_store
@@ -88,7 +87,7 @@ class _Opened:
         loaded = load_folder(request.folder, request.environ)
         if not loaded.proposing:
             remedy = "write new_tables: propose below a source in gddl.yaml"
-            raise MetadataError("OPTION_INVALID", "no source asks for new tables", remedy=remedy)
+            raise MetadataError(OPTION_INVALID, "no source asks for new tables", remedy=remedy)
         environ, path = request.reaching(loaded), place_of(loaded.roots.lake, loaded.dag_prefix)
         return cls(loaded, environ, Known.of(read_document(open_store(environ), path, StoredProposals)))
 
@@ -144,7 +143,7 @@ def decide(request: LookRequest, decisions: Decisions) -> Looked:
     """
     opened = _Opened.by(request)
     if decisions.keys and len(decisions.accept) != 1:
-        raise MetadataError("OPTION_INVALID", "keys are those of one table", remedy="accept one table at a time")
+        raise MetadataError(OPTION_INVALID, "keys are those of one table", remedy="accept one table at a time")
     accepted = [_accepted(request, opened, _found(opened.known, name), decisions) for name in decisions.accept]
     _require_sound(request, accepted)
     ignored = [replace(_found(opened.known, name), standing="ignored", at=request.now) for name in decisions.ignore]
@@ -180,16 +179,14 @@ def _require_whole(loaded: LoadedMetadata) -> None:
     """
     if unread := [problem for problem in loaded.problems if problem.table is None]:
         what = f"any new folder may have a row in a file that can't be read: {unread[0].place}"
-        raise MetadataError("NEW_TABLES_WAIT", what, remedy="fix the file; `gddl validate` names its problems")
+        raise MetadataError(NEW_TABLES_WAIT, what, remedy="fix the file; `gddl validate` names its problems")
 
 
 def _found(known: Known, name: str) -> NewTable:
     one = known.find(name)
     if one is None:
         remedy = "`gddl new-tables list` shows them; write source:schema.name"
-        raise MetadataError(
-            "OPTION_INVALID", f"no table without a metadata row is known as {name!r:.300}", remedy=remedy
-        )
+        raise MetadataError(OPTION_INVALID, f"no table without a metadata row is known as {name!r:.300}", remedy=remedy)
     return one
 
 
@@ -197,7 +194,7 @@ def _accepted(request: LookRequest, opened: _Opened, one: NewTable, decisions: D
     keys = decisions.keys or (() if decisions.append_only else one.keys)
     if keys is None:
         what, remedy = f"{one.name} has no keys", "name them with --key, or write --append-only: each change is a row"
-        raise MetadataError(NO_KEY_CODE, what, remedy=remedy)
+        raise MetadataError(NEW_TABLE_NO_KEY, what, remedy=remedy)
     if is_measured(one) and not decisions.keys and not decisions.append_only:
         one = _measured_again(request, opened, one)
     evidence = one.evidence if keys == one.keys else "named by a person"
@@ -212,13 +209,13 @@ def _measured_again(request: LookRequest, opened: _Opened, one: NewTable) -> New
     """
     now = Finder(request, opened.loaded, opened.environ, one.source).again(one)
     keys, remedy = ", ".join(one.keys or ()), "or name the keys with --key"
-    if now.refused == LANDING_CODE:
+    if now.refused == NEW_TABLE_LANDING:
         what = f"{one.name}: {now.why}, so that its keys {keys} may be measured of a part"
-        raise MetadataError(LANDING_CODE, what, remedy=f"accept it again once its full load has landed, {remedy}")
+        raise MetadataError(NEW_TABLE_LANDING, what, remedy=f"accept it again once its full load has landed, {remedy}")
     if now.keys != one.keys:
         what = f"{one.name}: {keys} was measured, and by its files as they are now its keys are"
         what += f" {', '.join(now.keys)}" if now.keys else " none"
-        raise MetadataError(MEASURED_CODE, what, remedy=f"see `gddl new-tables look`, {remedy}")
+        raise MetadataError(NEW_TABLE_KEY_MEASURED, what, remedy=f"see `gddl new-tables look`, {remedy}")
     return now
 
 
@@ -231,7 +228,7 @@ def _require_sound(request: LookRequest, tables: list[NewTable]) -> None:
     for name, problem in problems.items():
         what = f"{name} would be invalid: {problem or 'another metadata row has its name'}"
         raise MetadataError(
-            "NEW_TABLE_REFUSED",
+            NEW_TABLE_REFUSED,
             what,
             remedy="write its metadata row into the metadata folder; `gddl onboard SOURCE` shows one",
         )

@@ -11,6 +11,14 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from airflow_gddl.contract.codec import decode, plain
+from airflow_gddl.contract.codes import (
+    COLUMN_RENAMED,
+    NEW_TABLE_LANDING,
+    NEW_TABLE_NAMES,
+    NEW_TABLE_NO_KEY,
+    NEW_TABLE_PROPOSED,
+    NEW_TABLES_LEFT,
+)
 from airflow_gddl.contract.errors import Note
 from airflow_gddl.metadata.sources import NewTableLimits
 from airflow_gddl.metadata.validation import quoted
@@ -18,9 +26,8 @@ from airflow_gddl.onboarding.rules import MEASURED, Proposal
 from airflow_gddl.runtime.compiled.proposals import StoredProposals
 
 Standing = Literal["proposed", "accepted", "ignored"]
-PROPOSED_CODE, NO_KEY_CODE, MEASURED_CODE = "NEW_TABLE_PROPOSED", "NEW_TABLE_NO_KEY", "NEW_TABLE_KEY_MEASURED"
-LANDING_CODE, RENAMED_CODE = "NEW_TABLE_LANDING", "COLUMN_RENAMED"
-NAMES_CODE, LEFT_CODE = "NEW_TABLE_NAMES", "NEW_TABLES_LEFT"
+
+
 DAY = 86_400.0
 MOST_PROPOSED = 200
 """Proposals of a source that are kept; more folders are counted."""
@@ -154,14 +161,14 @@ class Known:
                     f"{counts.left:,} more tables without a metadata row; later looks take them as proposals "
                     "are decided"
                 )
-                yield Note(table=source, code=LEFT_CODE, text=text, command="gddl new-tables list")
+                yield Note(table=source, code=NEW_TABLES_LEFT, text=text, command="gddl new-tables list")
             if counts.unfit:
                 text = f"no table can have the name of a folder: {counts.unfit:,} in all, e.g. {counts.example}"
-                yield Note(table=source, code=NAMES_CODE, text=text)
+                yield Note(table=source, code=NEW_TABLE_NAMES, text=text)
             for name, columns in counts.renamed.items():
                 pairs = ", ".join(f"{quoted(new)}: {quoted(old)}" for new, old in columns.items())
                 text = f"columns were renamed at the source; proposed for its row: rename: {{{pairs}}}"
-                yield Note(table=f"{source}:{name}", code=RENAMED_CODE, text=text)
+                yield Note(table=f"{source}:{name}", code=COLUMN_RENAMED, text=text)
         for table in self.tables:
             code = code_of(table)
             if code:
@@ -169,7 +176,7 @@ class Known:
 
 
 def _command(table: NewTable, code: str) -> str:
-    keys = " --key COLUMN" if code == NO_KEY_CODE else ""
+    keys = " --key COLUMN" if code == NEW_TABLE_NO_KEY else ""
     return f"gddl new-tables accept {table.name}{keys}"
 
 
@@ -177,10 +184,10 @@ def text_of(table: NewTable) -> str:
     """What a person has to know of the table."""
     keys = f"keys {', '.join(table.keys)}" if table.keys else "no keys: each change is a row"
     evidence = f" ({table.evidence})" if table.evidence else ""
-    texts = {
-        PROPOSED_CODE: f"has no metadata row; proposed: {keys}{evidence}",
-        NO_KEY_CODE: "has no metadata row, and no key was found: name it, or accept it without keys (--append-only)",
-        LANDING_CODE: f"has no metadata row; {table.why}, so that its {keys} may be measured of a part: better wait",
+    texts: dict[str, str] = {
+        NEW_TABLE_PROPOSED: f"has no metadata row; proposed: {keys}{evidence}",
+        NEW_TABLE_NO_KEY: "has no metadata row, and no key was found: name one, or accept it with --append-only",
+        NEW_TABLE_LANDING: f"has no metadata row; {table.why}, so that its {keys} may be measured of a part",
     }
     return texts.get(code_of(table)) or f"has no metadata row, and can't get the proposed one: {table.why}"
 
@@ -198,7 +205,7 @@ def code_of(table: NewTable) -> str:
     """Why a table is proposed; empty: a person decided."""
     if table.standing != "proposed":
         return ""
-    return NO_KEY_CODE if table.keys is None else table.refused or PROPOSED_CODE
+    return NEW_TABLE_NO_KEY if table.keys is None else table.refused or NEW_TABLE_PROPOSED
 
 
 def is_measured(table: NewTable) -> bool:

@@ -28,6 +28,7 @@ from databricks.sdk.service.jobs import (
 )
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.codes import RUNNER_SETTINGS_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import CONTRACT_VERSION, Roots, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
@@ -88,7 +89,7 @@ def _discovery(size: str, tier: TierSpec, tier_settings: DatabricksTier) -> list
     if tier.in_one_task:
         where = f"gddl.yaml, runners.databricks.tiers.{size}"
         what = f"discovery: {tier_settings.discovery} needs tasks: many, and tier {size} has {tier.tasks}"
-        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="set discovery: listing for this tier")
+        raise MetadataError(RUNNER_SETTINGS_INVALID, what, where=where, remedy="set discovery: listing for this tier")
     options = [f"--stream-option={name}={value}" for name, value in sorted(tier_settings.auto_loader.items())]
     return ["--discovery", tier_settings.discovery, *options]
 
@@ -112,7 +113,7 @@ def _cluster(size: str, tier: TierSpec, tier_settings: DatabricksTier) -> Cluste
     if tier_settings.node_type is None and tier_settings.instance_pool_id is None:
         where = f"gddl.yaml, runners.databricks.tiers.{size}"
         what = "a job cluster needs node_type or instance_pool_id"
-        raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="give one, here or for all tiers")
+        raise MetadataError(RUNNER_SETTINGS_INVALID, what, where=where, remedy="give one, here or for all tiers")
     fewest = tier_settings.workers if tier_settings.workers is not None else tier.workers
     most = tier_settings.max_workers
     return ClusterSpec(

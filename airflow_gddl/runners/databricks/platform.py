@@ -17,6 +17,7 @@ from databricks.sdk.service.jobs import (
     TerminationTypeType,
 )
 
+from airflow_gddl.contract.codes import JOB_NOT_DEPLOYED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.runners.databricks.access import DatabricksAccess
 from airflow_gddl.runners.databricks.settings import CONTRACT_TAG, DatabricksSettings
@@ -120,7 +121,7 @@ class DatabricksPlatform(Platform):
             return matches[0].job_id
         count = "no job" if not matches else f"{len(matches)} jobs"
         remedy = "run `gddl deploy databricks`" if not matches else "remove all but one, or set another job_name"
-        raise FatalError("JOB_NOT_DEPLOYED", f"the workspace has {count} named {name!r}", remedy=remedy)
+        raise FatalError(JOB_NOT_DEPLOYED, f"the workspace has {count} named {name!r}", remedy=remedy)
 
     def _run(self, run: int) -> Run | None:
         def call(jobs: JobsAPI) -> Run | None:

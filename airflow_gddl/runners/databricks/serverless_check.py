@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from airflow_gddl.contract.codec import to_document
+from airflow_gddl.contract.codes import ROOT_UNUSABLE
 from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.layout import spec_path
 from airflow_gddl.contract.spec import JobSpec
@@ -66,4 +67,4 @@ def _tried(platform: Platform, request: RunRequest, patience: float) -> str:
 
 def _refused(what: str, page: str) -> FatalError:
     remedy = f"set serverless: false with node_type and instance_profile; {documented('platforms/databricks.md')}"
-    return FatalError("ROOT_UNUSABLE", f"jobs there can't use landing and lake: {what}", where=page, remedy=remedy)
+    return FatalError(ROOT_UNUSABLE, f"jobs there can't use landing and lake: {what}", where=page, remedy=remedy)

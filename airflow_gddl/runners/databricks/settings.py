@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from airflow_gddl.contract.basics import STRICT
+from airflow_gddl.contract.codes import FIELD_MISSING, FIELD_VALUE, RUNNER_NEEDS_S3
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented
 from airflow_gddl.contract.s3 import buckets
@@ -123,13 +124,13 @@ def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
     """Checks across fields."""
     if not settings.wheel.endswith(".whl") or not settings.wheel.startswith(("/Volumes/", "/Workspace/", "s3://")):
         what, remedy = "not a wheel on a volume or in the workspace", "write e.g. /Volumes/main/gddl/airflow_gddl.whl"
-        yield SpecProblem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)
+        yield SpecProblem(FIELD_VALUE, ("wheel",), settings.wheel, what, remedy)
     if not is_duration(settings.timeout):
-        yield SpecProblem("FIELD_VALUE", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+        yield SpecProblem(FIELD_VALUE, ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
     for name, least, most in (("max_concurrent_runs", 1, _MOST_RUNS), ("repairs", 0, _MOST_REPAIRS)):
         if not least <= (value := getattr(settings, name)) <= most:
             what = f"must be {least} to {most}"
-            yield SpecProblem("FIELD_VALUE", (name,), value, what, "write a number between these")
+            yield SpecProblem(FIELD_VALUE, (name,), value, what, "write a number between these")
     yield from _check_profile((), settings.instance_profile)
     for size, tier in settings.tiers.items():
         yield from _check_tier(("tiers", size), tier)
@@ -145,25 +146,25 @@ def check_tiers(settings: DatabricksSettings, tiers: Iterable[str]) -> Iterator[
         noun = "tiers" if len(lacking) > 1 else "tier"
         what = f"the job clusters of {noun} {', '.join(lacking)} have no machines"
         remedy = "give node_type (e.g. i3.xlarge) or instance_pool_id, here or below tiers"
-        yield SpecProblem("FIELD_MISSING", ("node_type",), None, what, remedy)
+        yield SpecProblem(FIELD_MISSING, ("node_type",), None, what, remedy)
 
 
 def _check_profile(path: FieldPath, arn: str | None) -> Iterator[SpecProblem]:
     if arn is not None and not _PROFILE.fullmatch(arn):
         what, remedy = "no ARN of an instance profile", "write e.g. arn:aws:iam::123456789012:instance-profile/gddl"
-        yield SpecProblem("FIELD_VALUE", (*path, "instance_profile"), arn, what, remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "instance_profile"), arn, what, remedy)
 
 
 def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
     if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
         what, remedy = "fewer than workers", "write more, or leave it out"
-        yield SpecProblem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "max_workers"), tier.max_workers, what, remedy)
     yield from _check_profile(path, tier.instance_profile)
     yield from _check_serverless(path, tier)
     for name in tier.auto_loader:
         if not name.startswith("cloudFiles.") or name in _OURS:
             remedy = f"write e.g. cloudFiles.useNotifications; {' and '.join(_OURS)} are set already"
-            yield SpecProblem("FIELD_VALUE", (*path, "auto_loader"), name, "no setting that may be given", remedy)
+            yield SpecProblem(FIELD_VALUE, (*path, "auto_loader"), name, "no setting that may be given", remedy)
 
 
 def _check_serverless(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
@@ -171,11 +172,11 @@ def _check_serverless(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecPro
         return
     if tier.discovery == "auto_loader":
         what, remedy = "not on serverless compute, where Spark is not in the job's process", "set serverless: false"
-        yield SpecProblem("FIELD_VALUE", (*path, "discovery"), tier.discovery, what, remedy)
+        yield SpecProblem(FIELD_VALUE, (*path, "discovery"), tier.discovery, what, remedy)
     for name in OF_CLUSTERS:
         if value := getattr(tier, name):
             what, remedy = "a field of job clusters, and the tier is serverless", "set serverless: false, or remove it"
-            yield SpecProblem("FIELD_VALUE", (*path, name), value, what, remedy)
+            yield SpecProblem(FIELD_VALUE, (*path, name), value, what, remedy)
 
 
 def check_root(path: FieldPath, root: str) -> Iterator[SpecProblem]:
@@ -184,7 +185,7 @@ def check_root(path: FieldPath, root: str) -> Iterator[SpecProblem]:
         what = "a mounted volume is no root: no atomic creation of files there, and Airflow does not see it"
         name = ".".join(map(str, path))
         remedy = f"set {name} to the s3:// URL of an external location, {documented('platforms/databricks.md')}"
-        yield SpecProblem("RUNNER_NEEDS_S3", path, root, what, remedy)
+        yield SpecProblem(RUNNER_NEEDS_S3, path, root, what, remedy)
 
 
 RUNNER = RunnerDescriptor(

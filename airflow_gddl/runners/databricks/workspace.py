@@ -22,6 +22,7 @@ from databricks.sdk.errors.base import DatabricksError
 from databricks.sdk.service.jobs import JobsAPI
 
 from airflow_gddl import __version__
+from airflow_gddl.contract.codes import CONNECTION_UNUSABLE, PLATFORM_REFUSED, PLATFORM_UNREACHABLE
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.runners.databricks.access import DatabricksAccess
 
@@ -76,7 +77,7 @@ def connect(access: DatabricksAccess) -> Workspace:
     except ValueError as error:
         remedy = "set databricks_conn_id to an Airflow connection, or DATABRICKS_HOST and DATABRICKS_TOKEN"
         what = f"no way to log in to Databricks: {_first_line(error)}"
-        raise FatalError("CONNECTION_UNUSABLE", what, remedy=remedy) from error
+        raise FatalError(CONNECTION_UNUSABLE, what, remedy=remedy) from error
     # The SDK has no setting for them.
     client.api_client._api_client._session.proxies.update(access.proxies)  # noqa: SLF001 - see above
     return Workspace(client.jobs)
@@ -85,13 +86,11 @@ def connect(access: DatabricksAccess) -> Workspace:
 def _told(error: Exception) -> GddlError:
     what = f"Databricks: {type(error).__name__}: {_first_line(error)}"
     if isinstance(error, (*_PASSING, requests.RequestException)):
-        return RetriableError("PLATFORM_UNREACHABLE", what, remedy="the call is retried")
+        return RetriableError(PLATFORM_UNREACHABLE, what, remedy="the call is retried")
     if isinstance(error, (Unauthenticated, PermissionDenied)):
         remedy = "check the connection's token, and the right to see and run the job (CAN_MANAGE_RUN)"
-        return FatalError("PLATFORM_REFUSED", what, remedy=remedy)
-    return FatalError(
-        "PLATFORM_REFUSED", what, remedy="see the message above; `gddl deploy databricks` updates the jobs"
-    )
+        return FatalError(PLATFORM_REFUSED, what, remedy=remedy)
+    return FatalError(PLATFORM_REFUSED, what, remedy="see the message above; `gddl deploy databricks` updates the jobs")
 
 
 def _first_line(error: Exception) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from airflow_gddl.contract import durations
+from airflow_gddl.contract.codes import RUNNER_SETTINGS_INVALID
 from airflow_gddl.contract.errors import MetadataError, documented
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
@@ -105,7 +106,7 @@ def spark_conf(tier: TierSpec, tier_settings: EmrTier, settings: EmrSettings) ->
 
 def _wrong(what: str, where: str) -> MetadataError:
     return MetadataError(
-        "RUNNER_SETTINGS_INVALID", what, where=f"gddl.yaml, {where}", remedy=f"see {documented('metadata.md')}"
+        RUNNER_SETTINGS_INVALID, what, where=f"gddl.yaml, {where}", remedy=f"see {documented('metadata.md')}"
     )
 
 

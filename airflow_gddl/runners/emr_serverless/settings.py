@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.basics import STRICT
+from airflow_gddl.contract.codes import FIELD_VALUE
 from airflow_gddl.contract.durations import is_duration
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.runners.descriptor import RunnerDescriptor
@@ -69,12 +70,12 @@ def check_settings(settings: EmrSettings) -> Iterator[SpecProblem]:
     }
     for path, url in urls.items():
         if url is not None and not url.startswith("s3://"):
-            yield SpecProblem("FIELD_VALUE", path, url, "must be an s3:// URL", "write s3://bucket/key")
+            yield SpecProblem(FIELD_VALUE, path, url, "must be an s3:// URL", "write s3://bucket/key")
     if not settings.execution_role.startswith("arn:"):
         remedy = "write arn:aws:iam::<account>:role/<name>"
-        yield SpecProblem("FIELD_VALUE", ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
+        yield SpecProblem(FIELD_VALUE, ("execution_role",), settings.execution_role, "must be a role's ARN", remedy)
     if not is_duration(settings.timeout):
-        yield SpecProblem("FIELD_VALUE", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+        yield SpecProblem(FIELD_VALUE, ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
 
 
 RUNNER = RunnerDescriptor(

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from airflow_gddl.contract.codes import JOB_NOT_DEPLOYED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.runners.aws import code_of, translated
 from airflow_gddl.runners.descriptor import settings_of
@@ -133,7 +134,7 @@ class GluePlatform(Platform):
             if code_of(error) != _GONE:
                 raise
             what = f"there is no Glue job named {job!r}"
-            raise FatalError("JOB_NOT_DEPLOYED", what, remedy="run `gddl deploy glue`") from error
+            raise FatalError(JOB_NOT_DEPLOYED, what, remedy="run `gddl deploy glue`") from error
         check_contract("glue", job, arguments.get(CONTRACT))
 
     def _page(self, job: str, run: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.basics import STRICT
+from airflow_gddl.contract.codes import FIELD_VALUE
 from airflow_gddl.contract.durations import is_duration, seconds
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.runners.descriptor import RunnerDescriptor
@@ -81,29 +82,29 @@ def check_settings(settings: GlueSettings) -> Iterator[SpecProblem]:
     urls |= {("delta_jars", number): url for number, url in enumerate(settings.delta_jars)}
     for path, url in urls.items():
         if not url.startswith("s3://"):
-            yield SpecProblem("FIELD_VALUE", path, url, "must be an s3:// URL", "write s3://bucket/key")
+            yield SpecProblem(FIELD_VALUE, path, url, "must be an s3:// URL", "write s3://bucket/key")
     if not settings.role.startswith("arn:"):
         remedy = "write arn:aws:iam::<account>:role/<name>"
-        yield SpecProblem("FIELD_VALUE", ("role",), settings.role, "must be a role's ARN", remedy)
+        yield SpecProblem(FIELD_VALUE, ("role",), settings.role, "must be a role's ARN", remedy)
     yield from _check_numbers(settings)
     for size, tier in settings.tiers.items():
         if tier.workers is not None and tier.workers < _FEWEST_WORKERS:
             what, remedy = f"must be {_FEWEST_WORKERS} or more", "count the driver's machine, too"
-            yield SpecProblem("FIELD_VALUE", ("tiers", size, "workers"), tier.workers, what, remedy)
+            yield SpecProblem(FIELD_VALUE, ("tiers", size, "workers"), tier.workers, what, remedy)
 
 
 def _check_numbers(settings: GlueSettings) -> Iterator[SpecProblem]:
     parts = settings.glue_version.split(".")
     if not all(part.isdigit() for part in parts) or tuple(map(int, parts)) < OLDEST:
         what, remedy = "has no Spark 4", "write 6.0 or newer"
-        yield SpecProblem("FIELD_VALUE", ("glue_version",), settings.glue_version, what, remedy)
+        yield SpecProblem(FIELD_VALUE, ("glue_version",), settings.glue_version, what, remedy)
     if not is_duration(settings.timeout):
-        yield SpecProblem("FIELD_VALUE", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
+        yield SpecProblem(FIELD_VALUE, ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
     elif seconds(settings.timeout) > _LONGEST:
-        yield SpecProblem("FIELD_VALUE", ("timeout",), settings.timeout, "longer than Glue allows", "write 7d or less")
+        yield SpecProblem(FIELD_VALUE, ("timeout",), settings.timeout, "longer than Glue allows", "write 7d or less")
     if not 1 <= settings.max_concurrent_runs <= _MOST_RUNS:
         what, remedy = f"must be 1 to {_MOST_RUNS}", "write a number between these"
-        yield SpecProblem("FIELD_VALUE", ("max_concurrent_runs",), settings.max_concurrent_runs, what, remedy)
+        yield SpecProblem(FIELD_VALUE, ("max_concurrent_runs",), settings.max_concurrent_runs, what, remedy)
 
 
 RUNNER = RunnerDescriptor(

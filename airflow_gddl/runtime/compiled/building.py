@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from airflow_gddl.contract.codes import DOCUMENT_INVALID, FILE_TOO_LARGE, FILE_UNREADABLE
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.loading import LoadedMetadata
@@ -24,7 +25,7 @@ from airflow_gddl.topology.pipeline import Pipeline
 from airflow_gddl.topology.pipelines import Placed, arrange
 from airflow_gddl.topology.table_row import table_rows
 
-_UNREAD = {"DOCUMENT_INVALID", "FILE_TOO_LARGE", "FILE_UNREADABLE"}
+_UNREAD = {DOCUMENT_INVALID, FILE_TOO_LARGE, FILE_UNREADABLE}
 _SHOWN = 5
 _OTHERS = 50
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from airflow_gddl import __version__
 from airflow_gddl.contract.basics import CONTRACT_VERSION
+from airflow_gddl.contract.codes import METADATA_UNREACHABLE, PLACEMENT_DAMAGED
 from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
 from airflow_gddl.runtime.compiled.cache import FORMAT, Cache, CompiledSettings, State
 from airflow_gddl.stores import open_store
@@ -67,7 +68,7 @@ def bounded(call: Callable[[], Answer], seconds: float, where: str, environ: Map
         raise errors[0]
     if not answers:
         what = f"no answer {f'of {endpoints[0]} ' if endpoints else ''}within {seconds:.2g} s"
-        raise RetriableError("METADATA_UNREACHABLE", what, where=where, remedy=_REMEDY)
+        raise RetriableError(METADATA_UNREACHABLE, what, where=where, remedy=_REMEDY)
     return answers[0]
 
 
@@ -136,7 +137,7 @@ def _overrides(environ: Mapping[str, str]) -> Iterator[str]:
 def _local(metadata: str) -> Iterator[tuple[str, int, str, float]]:
     if not Path(metadata).is_dir():
         remedy = "put the folder there, or set [gddl] metadata or GDDL_METADATA to where it is"
-        raise RetriableError("METADATA_UNREACHABLE", "there is no such folder", where=metadata, remedy=remedy)
+        raise RetriableError(METADATA_UNREACHABLE, "there is no such folder", where=metadata, remedy=remedy)
     for folder, subfolders, names in os.walk(metadata, followlinks=False):
         subfolders[:] = [name for name in subfolders if not name.startswith(".")]
         for name in names:
@@ -374,7 +375,7 @@ def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[
     if known is not None and known.path == path:
         _LOG.warning("the placement of tables can't be read from %s: %s", path, error)
         return known.placement, known.tag
-    if isinstance(error, GddlError) and error.code == "PLACEMENT_DAMAGED":
+    if isinstance(error, GddlError) and error.code == PLACEMENT_DAMAGED:
         raise error
     # Without a tag, nothing in the lake is overwritten.
     what = "the placement of tables can't be read from %s; DAG ids may differ until it can: %s"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from airflow_gddl.contract.codes import CACHE_UNUSABLE, DAG_IDS_TAKEN
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.runtime.compiled import cache
 from airflow_gddl.runtime.compiled.cache import CompiledSettings, State, pipeline_of
@@ -150,7 +151,7 @@ class CompiledMetadata:
                 if ids and metadata != self.settings.metadata and others:
                     what = f"{metadata} has {len(ids)} DAGs of the same ids, e.g. {ids[0]}; one hides the other"
                     remedy = "set dag_prefix in the gddl.yaml of all metadata folders but one"
-                    lines.append(str(MetadataError("DAG_IDS_TAKEN", what, where=self.settings.metadata, remedy=remedy)))
+                    lines.append(str(MetadataError(DAG_IDS_TAKEN, what, where=self.settings.metadata, remedy=remedy)))
         return tuple(lines)
 
     def _document(self, dag_id: str) -> PipelineDocument | None:
@@ -189,4 +190,4 @@ def own_temporary_folder() -> Path:
 
 def _unusable(cache: Path, error: OSError) -> FatalError:
     remedy = "set [gddl] cache_dir to a local folder that Airflow may write"
-    return FatalError("CACHE_UNUSABLE", str(error), where=str(cache), remedy=remedy)
+    return FatalError(CACHE_UNUSABLE, str(error), where=str(cache), remedy=remedy)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_gddl.contract.codec import of_format, to_json
+from airflow_gddl.contract.codes import PLACEMENT_DAMAGED
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.runtime.compiled.documents import PlacementDocument
@@ -36,7 +37,7 @@ def read(path: str, environ: Mapping[str, str]) -> tuple[Placement, str | None]:
         return _checked(of_format(Placement, data)), tag
     except ValueError as error:
         remedy = "restore the object, or delete it: tables are then reassigned, and DAG ids may change"
-        raise RetriableError("PLACEMENT_DAMAGED", f"it can't be read: {error}", where=path, remedy=remedy) from error
+        raise RetriableError(PLACEMENT_DAMAGED, f"it can't be read: {error}", where=path, remedy=remedy) from error
 
 
 def _checked(placement: Placement) -> Placement:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import unquote_plus
 
+from airflow_gddl.contract.codes import PACKAGE_MISSING, QUEUE_UNREACHABLE
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
@@ -176,7 +177,7 @@ class SqsQueue:
             answer: dict[str, Any] = getattr(self._client(), operation)(QueueUrl=self._url, **arguments)
         except (BotoCoreError, ClientError) as error:
             remedy = "check [gddl] events_queue, its region, and the role's right to receive and delete its messages"
-            raise RetriableError("QUEUE_UNREACHABLE", str(error)[:300], where=self._url, remedy=remedy) from error
+            raise RetriableError(QUEUE_UNREACHABLE, str(error)[:300], where=self._url, remedy=remedy) from error
         return answer
 
     def _client(self) -> Any:
@@ -279,7 +280,7 @@ class Following:
                     _LOG.warning("the queue could not be drained within %.0f s: listing all tables", _DRAIN_SECONDS)
                     return False
         except GddlError as error:
-            if not isinstance(error, RetriableError) and error.code != "PACKAGE_MISSING":
+            if not isinstance(error, RetriableError) and error.code != PACKAGE_MISSING:
                 raise
             _LOG.warning("listing all tables, since the queue of events can't be read: %s", error)
             return False

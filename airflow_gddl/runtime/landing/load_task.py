@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from airflow_gddl.contract.actions import Action, ErrorsDismiss, ErrorsReplay, Rebuild, Reload, Run, Verify
+from airflow_gddl.contract.codes import DEPENDENCY_FAILED
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
@@ -301,5 +302,5 @@ def _left_out(spec: TableSpec, failed: Sequence[JobResult]) -> JobResult:
     names = ", ".join(result.table for result in failed)
     message = f"not loaded, because {names} failed, which it depends on. Remedy: fix that first."
     fatal = any(result.error is not None and result.error.fatal for result in failed)
-    error = ErrorInfo(code="DEPENDENCY_FAILED", message=message, fatal=fatal)
+    error = ErrorInfo(code=DEPENDENCY_FAILED, message=message, fatal=fatal)
     return JobResult(table=spec.table, status="failed", error=error)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from airflow_gddl.contract.codes import STORAGE_DENIED, STORAGE_UNUSABLE
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import (
@@ -58,7 +59,7 @@ class Poll:
     missing: bool = False
 
 
-_OF_ONE_TABLE = ("STORAGE_DENIED", "STORAGE_UNUSABLE")
+_OF_ONE_TABLE = (STORAGE_DENIED, STORAGE_UNUSABLE)
 """Codes of a folder that can't be listed, while others may be."""
 _REFUSED = Poll(files=1, digest="refused", in_window=True, refused=True)
 
@@ -174,11 +175,11 @@ def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Sc
         listed |= {table: files for name, files in listed_files.items() for table in tables[name]}
     faults = [files.refused for files in listed.values() if files.refused is not None]
     if listed and len(faults) == len(listed):
-        if other := next((fault for fault in faults if fault.code != "STORAGE_DENIED"), None):
+        if other := next((fault for fault in faults if fault.code != STORAGE_DENIED), None):
             raise other
         where = ", ".join(sorted({folder.root for folder in folders.values()}))
         remedy = "grant the role the right to list and read it"
-        raise FatalError("STORAGE_DENIED", "no permission for any of the tables' folders", where=where, remedy=remedy)
+        raise FatalError(STORAGE_DENIED, "no permission for any of the tables' folders", where=where, remedy=remedy)
     return listed
 
 
@@ -229,7 +230,7 @@ def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: 
             unreached = _span(store, folder, whole, scope.page)
             rest = [name for name in listed if name in unreached or name not in whole]
         except FatalError as error:
-            if error.code != "STORAGE_DENIED":  # list permission may be granted folder by folder
+            if error.code != STORAGE_DENIED:  # list permission may be granted folder by folder
                 raise
     for name in rest:
         known = scope.watermarks.get(name)

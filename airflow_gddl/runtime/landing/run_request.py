@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
+from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import NamedTable, TableNames
 from airflow_gddl.runtime.compiled.documents import Directory
@@ -220,7 +221,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def invalid_request(what: str, remedy: str) -> MetadataError:
-    return MetadataError("OPTION_INVALID", what, where="params", remedy=remedy)
+    return MetadataError(OPTION_INVALID, what, where="params", remedy=remedy)
 
 
 def is_by_person(run_id: str) -> bool:

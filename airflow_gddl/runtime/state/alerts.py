@@ -6,10 +6,27 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from airflow_gddl.contract.completeness import STOPPED_CODE
+from airflow_gddl.contract.codes import (
+    EXPECTATION_FAILED,
+    FILE_UNREADABLE,
+    FRESHNESS_MISSED,
+    LOAD_FAILED,
+    MAINTENANCE_DUE,
+    METADATA_INVALID,
+    MOVED_ROW_DELETED,
+    MOVED_ROW_INCOMPLETE,
+    QUARANTINE_RATE,
+    QUARANTINE_STALE,
+    ROW_INVALID,
+    ROWS_MISSING,
+    SCHEMA_REFUSED,
+    SEQUENCE_TIE,
+    SOURCE_DIFFERENT,
+    SOURCE_STOPPED,
+    UPDATE_WITHOUT_PRIOR,
+    VERIFY_DIFFERENT,
+)
 from airflow_gddl.contract.errors import Note, brief
-from airflow_gddl.contract.result import STALE_CODE
-from airflow_gddl.runtime.state.endings import MAINTENANCE_CODE, RATE_CODE, SOURCE_CODE, VERIFY_CODE
 from airflow_gddl.runtime.state.table_runs import RunFact
 from airflow_gddl.runtime.state.table_status import (
     NEEDS_ATTENTION,
@@ -20,23 +37,23 @@ from airflow_gddl.runtime.state.table_status import (
 
 Notified = Mapping[str, tuple[str, ...]]
 """Table to the codes with a sent alert that have not ended."""
-_WARNED = ("EXPECTATION_FAILED", "SEQUENCE_TIE", "UPDATE_WITHOUT_PRIOR", "MOVED_ROW_DELETED", "MOVED_ROW_INCOMPLETE")
+_WARNED = (EXPECTATION_FAILED, SEQUENCE_TIE, UPDATE_WITHOUT_PRIOR, MOVED_ROW_DELETED, MOVED_ROW_INCOMPLETE)
 """Warnings of the newest run that are reported, though the table's state is not `attention`."""
-_REFUSED = ("SCHEMA_REFUSED", "EXPECTATION_FAILED")
+_REFUSED = (SCHEMA_REFUSED, EXPECTATION_FAILED)
 """Errors of runs that a file's content causes: reported after the first run."""
-_LATE_CODE, _FAILED_CODE, _BROKEN_CODE = "FRESHNESS_MISSED", "LOAD_FAILED", "ROW_INVALID"
+
 METADATA = "(metadata)"
 """In place of a table, in alerts of metadata outside of rows."""
 NOTE = "(note) "
 """Before the name of what a note is about, in place of a table."""
-LATENESS = (_LATE_CODE, STOPPED_CODE)
+LATENESS = (FRESHNESS_MISSED, SOURCE_STOPPED)
 """Codes of alerts of a late table, of which it has one at a time."""
 _SETTLED_AFTER = 120.0
 LONGEST_TEXT = 600
-_COMMANDS = {
-    **dict.fromkeys(("FILE_UNREADABLE", RATE_CODE, STALE_CODE, "EXPECTATION_FAILED"), "errors list"),
-    **dict.fromkeys((VERIFY_CODE, SOURCE_CODE, "ROWS_MISSING"), "verify"),
-    MAINTENANCE_CODE: "maintain",
+_COMMANDS: dict[str, str] = {
+    **dict.fromkeys((FILE_UNREADABLE, QUARANTINE_RATE, QUARANTINE_STALE, EXPECTATION_FAILED), "errors list"),
+    **dict.fromkeys((VERIFY_DIFFERENT, SOURCE_DIFFERENT, ROWS_MISSING), "verify"),
+    MAINTENANCE_DUE: "maintain",
 }
 """Code to the command that says more of it; others: `status`."""
 
@@ -106,7 +123,7 @@ class Alert:
         """The first command to look closer."""
         if self.next_step:
             return self.next_step
-        if self.table == METADATA or self.code == _BROKEN_CODE:
+        if self.table == METADATA or self.code == ROW_INVALID:
             return "gddl validate"
         return f"gddl {_COMMANDS.get(self.code, 'status')} --table {self.table}"
 
@@ -114,13 +131,13 @@ class Alert:
 def problems(one: TableStatus, limits: AlertLimits) -> list[TableProblem]:
     """All current problems of a table; of an invalid row, that alone."""
     if one.row.problems:
-        return [TableProblem(_BROKEN_CODE, _first(one.row.problems))]
+        return [TableProblem(ROW_INVALID, _first(one.row.problems))]
     table_problems = [_lateness(one)] if one.late else []
     newest = one.record.newest
     if newest is not None and one.row.enabled:
         if has_many_quarantined(one.record, limits.quarantine_rate):
             share = f"{newest.quarantined} of {newest.rows_read} rows of the last run were quarantined"
-            table_problems.append(TableProblem(RATE_CODE, f"{share}; {one.record.quarantined} are in quarantine"))
+            table_problems.append(TableProblem(QUARANTINE_RATE, f"{share}; {one.record.quarantined} are in quarantine"))
         table_problems += _of_run(newest)
         if one.record.failed:
             table_problems += _failure(one, newest, limits)
@@ -134,18 +151,18 @@ def _first(lines: Sequence[str]) -> str:
 
 
 def _lateness(one: TableStatus) -> TableProblem:
-    if STOPPED_CODE in one.attention:
+    if SOURCE_STOPPED in one.attention:
         text = "nothing of its source's log has come for longer than its freshness allows, not even the heartbeat"
-        return TableProblem(STOPPED_CODE, f"{text} {one.row.heartbeat}")
+        return TableProblem(SOURCE_STOPPED, f"{text} {one.row.heartbeat}")
     behind = "was never up to date" if one.behind is None else f"is {one.behind:.0f} s behind"
     waits = "" if one.record.waiting_since is None else ", and what has landed since then is not applied"
-    return TableProblem(_LATE_CODE, f"it {behind}{waits}; its freshness allows {one.row.freshness} s")
+    return TableProblem(FRESHNESS_MISSED, f"it {behind}{waits}; its freshness allows {one.row.freshness} s")
 
 
 def _of_run(run: RunFact) -> Iterable[TableProblem]:
     if run.status != "failed" and not run.adds_up:
         sum_ = run.appended + run.redelivered + run.quarantined
-        yield TableProblem("ROWS_MISSING", f"{run.rows_read} rows were read, {sum_} accounted for")
+        yield TableProblem(ROWS_MISSING, f"{run.rows_read} rows were read, {sum_} accounted for")
     for code in _WARNED:
         if code in run.warnings:
             yield TableProblem(code, "see the warnings of the last run", of_run=True)
@@ -160,7 +177,7 @@ def _failure(one: TableStatus, newest: RunFact, limits: AlertLimits) -> Iterable
     runs = _failed_runs(one)
     if runs >= limits.failed_runs:
         text = f"it failed in {runs} runs in a row: {why}" if runs > 1 else f"it failed: {why}"
-        yield TableProblem(_FAILED_CODE, text)
+        yield TableProblem(LOAD_FAILED, text)
 
 
 def _failed_runs(one: TableStatus) -> int:
@@ -185,7 +202,7 @@ def alerts(tables: Iterable[TableStatus], notified: Notified, limits: AlertLimit
 def _of_row(one: TableStatus, notified: Notified, limits: AlertLimits) -> Iterator[Alert]:
     known = notified
     if one.row.problems:  # of an invalid row, neither freshness nor runs are known
-        known = {one.row.table: tuple(set(notified.get(one.row.table, ())) & {_BROKEN_CODE})}
+        known = {one.row.table: tuple(set(notified.get(one.row.table, ())) & {ROW_INVALID})}
     return _changes(one.row.table, one.row.owner, problems(one, limits), known)
 
 
@@ -215,7 +232,7 @@ def of_metadata(lines: Sequence[str], notified: Notified) -> list[Alert]:
     Args:
         lines: the problems.
     """
-    holding = [TableProblem("METADATA_INVALID", _first(lines))] if lines else []
+    holding = [TableProblem(METADATA_INVALID, _first(lines))] if lines else []
     return list(_changes(METADATA, None, holding, notified))
 
 

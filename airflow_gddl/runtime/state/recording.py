@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.codec import from_json_or_none, to_json
+from airflow_gddl.contract.codes import LAKE_UNREADABLE
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join, record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult
@@ -143,7 +144,7 @@ def _telling(table: str, place: str) -> Iterator[None]:
         yield
     except RetriableError as error:
         what = f"the runs of {table} can't be read: {error.what}"
-        raise RetriableError("LAKE_UNREADABLE", what, where=place, remedy="check `lake` and its credentials") from error
+        raise RetriableError(LAKE_UNREADABLE, what, where=place, remedy="check `lake` and its credentials") from error
 
 
 def rebuild(

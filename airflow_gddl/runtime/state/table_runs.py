@@ -13,12 +13,20 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from airflow_gddl.contract.basics import LOADS
+from airflow_gddl.contract.codes import (
+    BATCH_UNFINISHED,
+    ENDINGS,
+    FOLDER_MISSING,
+    KEYS_SHARED,
+    LOAD_INCOMPLETE,
+    QUARANTINE_STALE,
+    SOURCE_DIFFERENT,
+    VERIFY_DIFFERENT,
+)
 from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
-from airflow_gddl.contract.idle_runs import is_idle
-from airflow_gddl.contract.result import INCOMPLETE_CODE, SHARED_CODE, STALE_CODE, JobResult
-from airflow_gddl.runtime.state.endings import ENDINGS, LOST_CODE, SOURCE_CODE, VERIFY_CODE
+from airflow_gddl.contract.result import JobResult, is_idle
 
 
 def seconds_of(text: str | None) -> float | None:
@@ -204,7 +212,7 @@ class TableRecord:
         newest = self.newest
         if newest is None or newest.status != "failed":
             return False
-        return newest.started > (self.complete or 0) and newest.started >= self.detected.get(LOST_CODE, -math.inf)
+        return newest.started > (self.complete or 0) and newest.started >= self.detected.get(FOLDER_MISSING, -math.inf)
 
     def with_runs(self, runs: Iterable[RunFact]) -> TableRecord:
         """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
@@ -244,7 +252,7 @@ class TableRecord:
         if result.action not in LOADS:
             return _with_rows(self, result, fact).with_runs(self.runs)
         if is_idle(result):
-            is_complete = whole and LOST_CODE not in fact.warnings
+            is_complete = whole and FOLDER_MISSING not in fact.warnings
             return replace(self, complete=latest(self.complete, fact.started)) if is_complete else self
         text = None if result.error is None else brief(result.error.message, _LONGEST_TEXT)
         if fact.key in {run.key for run in self.runs}:
@@ -284,8 +292,11 @@ def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecor
     if result.action in LOADS and result.status != "failed" and not is_idle(result):
         settled[result.action] = fact.started
     lost = record.lost
-    if holding.get(LOST_CODE, -math.inf) >= record.detected.get(LOST_CODE, -math.inf) and LOST_CODE in holding:
-        lost = brief(next(one.message for one in result.warnings if one.code == LOST_CODE), _LONGEST_TEXT)
+    if (
+        holding.get(FOLDER_MISSING, -math.inf) >= record.detected.get(FOLDER_MISSING, -math.inf)
+        and FOLDER_MISSING in holding
+    ):
+        lost = brief(next(one.message for one in result.warnings if one.code == FOLDER_MISSING), _LONGEST_TEXT)
     return replace(
         record, detected=newest_of(record.detected, holding), settled=newest_of(record.settled, settled), lost=lost
     )
@@ -301,18 +312,18 @@ def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
     if result.status == "failed":
         return made
     if result.action == "run" and result.mode != "refresh":
-        made.setdefault(LOST_CODE, False)
-    if result.action in ENDINGS[INCOMPLETE_CODE].actions:
-        made.setdefault(INCOMPLETE_CODE, False)
+        made.setdefault(FOLDER_MISSING, False)
+    if result.action in ENDINGS[LOAD_INCOMPLETE].actions:
+        made.setdefault(LOAD_INCOMPLETE, False)
     if _judges_keys(result):
-        made.setdefault(SHARED_CODE, False)
-    if result.in_quarantine is not None and result.action in ENDINGS[STALE_CODE].actions:
+        made.setdefault(KEYS_SHARED, False)
+    if result.in_quarantine is not None and result.action in ENDINGS[QUARANTINE_STALE].actions:
         rows = result.in_quarantine - result.files_in_quarantine
         # What makes tables anew looks for no stale rows, though it may put all that is left into quarantine again.
         named = result.action in LOADS and result.mode != "refresh"
         went_through = named and result.in_quarantine == result.quarantined
         if rows <= 0 or went_through:
-            made.setdefault(STALE_CODE, False)
+            made.setdefault(QUARANTINE_STALE, False)
     return made
 
 
@@ -321,7 +332,7 @@ def _judges_keys(result: JobResult) -> bool:
     the files; or a person has dismissed the warning."""
     details = result.details if isinstance(result.details, Mapping) else {}
     if result.action == "errors_dismiss":
-        return SHARED_CODE in details.get("codes", ())
+        return KEYS_SHARED in details.get("codes", ())
     rebuild = details.get("rebuild")
     by_other_keys = isinstance(rebuild, Mapping) and bool(rebuild.get("rekeyed"))
     return by_other_keys or "reload" in details
@@ -330,16 +341,16 @@ def _judges_keys(result: JobResult) -> bool:
 def _verdicts(result: JobResult) -> dict[str, bool]:
     """Code to whether a verification found it; nothing of what it did not compare."""
     code = None if result.error is None else result.error.code
-    made = {one: True for one in (VERIFY_CODE, SOURCE_CODE) if one == code}
+    made: dict[str, bool] = {one: True for one in (VERIFY_DIFFERENT, SOURCE_DIFFERENT) if one == code}
     details = result.details if isinstance(result.details, Mapping) else {}
     compared, source = "buckets_different" in details, details.get("source")
     if compared and (details["buckets_different"] or details.get("rows") != details.get("expected_rows")):
-        made[VERIFY_CODE] = True
+        made[VERIFY_DIFFERENT] = True
     if isinstance(source, Mapping) and source.get("different"):
-        made[SOURCE_CODE] = True
-    if code == "BATCH_UNFINISHED":  # some sources of the table were not compared
+        made[SOURCE_DIFFERENT] = True
+    if code == BATCH_UNFINISHED:  # some sources of the table were not compared
         return made
-    looked_at = ((VERIFY_CODE, compared), (SOURCE_CODE, isinstance(source, Mapping)))
+    looked_at = ((VERIFY_DIFFERENT, compared), (SOURCE_DIFFERENT, isinstance(source, Mapping)))
     return {**{one: False for one, is_so in looked_at if is_so}, **made}
 
 
@@ -396,5 +407,5 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         settled=newest_of(one.settled, other.settled),
         waiting_since=looked.waiting_since,
         waiting_at=looked.waiting_at,
-        lost=max(one, other, key=lambda record: _since(record.detected.get(LOST_CODE))).lost,
+        lost=max(one, other, key=lambda record: _since(record.detected.get(FOLDER_MISSING))).lost,
     ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())

@@ -11,30 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from airflow_gddl.contract.completeness import (
-    STOPPED_CODE,
-    WINDOW_CODE,
-    HeartbeatFacts,
-    complete_until,
-    is_stopped,
+from airflow_gddl.contract import codes
+from airflow_gddl.contract.codes import (
+    FILE_UNREADABLE,
+    FOLDER_MISSING,
+    MAINTENANCE_DUE,
+    QUARANTINE_RATE,
+    SOURCE_DIFFERENT,
+    SOURCE_STOPPED,
+    VERIFY_DIFFERENT,
+    WINDOW_DIFFERENT,
 )
+from airflow_gddl.contract.completeness import HeartbeatFacts, complete_until, is_stopped
+from airflow_gddl.contract.documentation import of_code
 from airflow_gddl.contract.layout import FEW_ROWS
-from airflow_gddl.contract.result import (
-    CATALOG_PROBLEMS,
-    INCOMPLETE_CODE,
-    SHARED_CODE,
-    STALE_CODE,
-    JobResult,
-)
-from airflow_gddl.runtime.state.endings import (
-    LOST_CODE,
-    MAINTENANCE_CODE,
-    OF_ROOMS,
-    RATE_CODE,
-    SOURCE_CODE,
-    UNREAD_CODE,
-    VERIFY_CODE,
-)
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.state.table_runs import TableRecord, latest
 from airflow_gddl.topology.table_row import TableRow
 
@@ -43,37 +34,16 @@ State = Literal[
 ]
 STATES: tuple[State, ...] = get_args(State)
 """Most urgent first; displayed with blanks for `_`."""
-NEEDS_ATTENTION = (
-    *("BATCH_LATE", "COLUMN_DROPPED", "FILE_UNREADABLE", "FOREIGN_COMMIT", "GENERATIONS_INFERRED"),
-    *(SHARED_CODE, "LOAD_AFTER_CHANGES", INCOMPLETE_CODE, "LOG_BEGAN_LATE"),
-    *(STALE_CODE, "SNAPSHOT_INCOMPLETE", "SNAPSHOT_MERGED", "SWEEP_HELD"),
-    *("TRUNCATE_HELD", "TRUNCATE_IGNORED"),
-    *sorted(CATALOG_PROBLEMS),
-    *OF_ROOMS,
+_OF_NO_RUN = (
+    *(FOLDER_MISSING, VERIFY_DIFFERENT, SOURCE_DIFFERENT, QUARANTINE_RATE, MAINTENANCE_DUE, WINDOW_DIFFERENT),
+    SOURCE_STOPPED,
 )
+NEEDS_ATTENTION = tuple(sorted(codes.ENDINGS.keys() - {*_OF_NO_RUN}))
 """Warnings of a successful run that need a user's attention."""
 MOST_QUARANTINED = 0.01
 """Default of `alert_quarantine_rate`."""
 MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 """A large table needs maintenance after so many runs with changes and so much time since the last one."""
-
-TEXTS = {
-    LOST_CODE: "its landing folder is missing",
-    STALE_CODE: "rows are older than changes of them in quarantine",
-    SHARED_CODE: "rows shared a key, and the last one of each remains",
-    INCOMPLETE_CODE: "files of its full load were dismissed, and their rows are missing",
-    VERIFY_CODE: "its replica differs from its changes",
-    SOURCE_CODE: "its replica differs from its source",
-    "FILE_UNREADABLE": "files can't be read",
-    "FOREIGN_COMMIT": "another writer changed data of its tables",
-    "GENERATIONS_INFERRED": "the full load that files belong to was inferred",
-    "SWEEP_HELD": "a reload lacks more rows than sweep_limit allows, and they stay",
-    "TRUNCATE_HELD": "files wait behind a truncate of the source",
-    RATE_CODE: "more rows are in quarantine than alert_quarantine_rate allows",
-    MAINTENANCE_CODE: "its maintenance is overdue",
-    WINDOW_CODE: "changes of its source are missing",
-}
-"""By code; of other codes, what to do about them says enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,22 +197,20 @@ def _applied(record: TableRecord, *moments: float | None) -> float | None:
 
 def text_of_code(one: TableStatus, code: str) -> str:
     """What a code of attention means for a table, and what to do; a missing folder may have been named otherwise."""
-    named = one.record.lost if code == LOST_CODE and one.record.holds(LOST_CODE) else ""
+    named = one.record.lost if code == FOLDER_MISSING and one.record.holds(FOLDER_MISSING) else ""
     return named or what_to_do(code, one.row.table)
 
 
 def what_to_do(code: str, table: str) -> str:
     """What a code means for a table, and what to do about it."""
-    from airflow_gddl.contract.documentation import of_code  # noqa: PLC0415 - read where a person looks, not in polls
-
-    return "; ".join(filter(None, (TEXTS.get(code), of_code(code, table))))
+    return f"{codes.of(code).means}; {of_code(code, table)}"
 
 
 def _is_lost(record: TableRecord, poll: TablePoll | None) -> bool:
     """Whether the newest of runs and polls missed the landing folder, whether or not the table was ever loaded."""
-    looked = latest(record.detected.get(LOST_CODE), record.settled.get(LOST_CODE))
+    looked = latest(record.detected.get(FOLDER_MISSING), record.settled.get(FOLDER_MISSING))
     if poll is None or (looked is not None and looked > poll.polled):
-        return record.holds(LOST_CODE)
+        return record.holds(FOLDER_MISSING)
     return poll.missing
 
 
@@ -286,15 +254,15 @@ def attention_of(result: JobResult, now: float, quarantine_rate: float) -> tuple
 
 def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
     record, poll = known.record, known.poll
-    codes = {code for code in NEEDS_ATTENTION if code != UNREAD_CODE and record.holds(code)}
+    codes = {code for code in NEEDS_ATTENTION if code != FILE_UNREADABLE and record.holds(code)}
     holds = {
-        LOST_CODE: _is_lost(record, poll),
-        **{code: record.holds(code) for code in (VERIFY_CODE, SOURCE_CODE)},
-        UNREAD_CODE: record.counted_files > 0,
-        RATE_CODE: has_many_quarantined(record, known.quarantine_rate),
-        MAINTENANCE_CODE: needs_maintenance(record, now),
-        STOPPED_CODE: stopped,
-        WINDOW_CODE: record.missing_from is not None,
+        FOLDER_MISSING: _is_lost(record, poll),
+        **{code: record.holds(code) for code in (VERIFY_DIFFERENT, SOURCE_DIFFERENT)},
+        FILE_UNREADABLE: record.counted_files > 0,
+        QUARANTINE_RATE: has_many_quarantined(record, known.quarantine_rate),
+        MAINTENANCE_DUE: needs_maintenance(record, now),
+        SOURCE_STOPPED: stopped,
+        WINDOW_DIFFERENT: record.missing_from is not None,
     }
     codes |= {code for code, is_so in holds.items() if is_so}
     return tuple(sorted(codes))

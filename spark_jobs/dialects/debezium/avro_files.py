@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import IO, Any
 
+from airflow_gddl.contract.codes import PACKAGE_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.stores.readers import too_large
@@ -75,7 +76,7 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[str | Non
             raise
         what = f"a job that reads Avro files needs the package of their compression: {error}"
         remedy = "pip install 'airflow-gddl[avro]', which has snappy and zstandard; write the files with one of these"
-        raise FatalError("PACKAGE_MISSING", what, where=where, remedy=remedy) from error
+        raise FatalError(PACKAGE_MISSING, what, where=where, remedy=remedy) from error
     except (EOFError, IndexError, KeyError, StopIteration) as error:
         raise ValueError(f"a damaged Avro file, or one that ends inside a block: {error!r}") from error
 

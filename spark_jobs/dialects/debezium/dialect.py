@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from airflow_gddl.contract.codes import FIELD_VALUE, TABLE_BUSY
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DebeziumOptions, DmsOptions
 from airflow_gddl.contract.file_names import Names, PathFormat, is_resynced, is_temporary
@@ -336,7 +337,7 @@ class DebeziumDialect(Dialect):
             return None if text is None else PathFormat.parsed(text)
         except ValueError as error:
             what, remedy = f"options.path_format {text!r}: {error}", "correct the metadata row"
-            raise FatalError("FIELD_VALUE", what, where=self.spec.table, remedy=remedy) from error
+            raise FatalError(FIELD_VALUE, what, where=self.spec.table, remedy=remedy) from error
 
     def probe(self, storage: InputOpener, file: PlannedFile) -> Probed:
         if file.kind == "load" or is_resynced(file.path):  # rows that jobs have read from the source
@@ -369,7 +370,7 @@ class DebeziumDialect(Dialect):
         if self.is_loading:
             what = f"{self.spec.table} has no keys, and its load from the source has not ended"
             remedy = f"let it end, or resume it: `gddl load --table {self.spec.table}`"
-            raise RetriableError("TABLE_BUSY", what, where=file.path, remedy=remedy)
+            raise RetriableError(TABLE_BUSY, what, where=file.path, remedy=remedy)
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
         table = with_order_of_delivery(rows.table, rows.sources, self.spec.keys)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
+from airflow_gddl.contract.codes import TOPIC_UNREADABLE
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.dialects.debezium.avro_files import LENGTHS, MAGIC, encoded_lengths
 from spark_jobs.dialects.kafka_log import Message, RegisteredSchema, SchemaRegistry
@@ -88,12 +89,12 @@ class TopicFiles:
             return None
         if self.registry is None:
             what = f"offset {message.offset} of {self.topic} begins as a message of a schema registry, or is no JSON"
-            raise FatalError("TOPIC_UNREADABLE", what, remedy="name the registry in schema_registry")
+            raise FatalError(TOPIC_UNREADABLE, what, remedy="name the registry in schema_registry")
         if (kind := self._schema(number).kind) == "JSON":
             return None
         if kind != "AVRO":
             what = f"offset {message.offset} of {self.topic} is of type {kind}"
-            raise FatalError("TOPIC_UNREADABLE", what, remedy="let the connector write JSON or Avro")
+            raise FatalError(TOPIC_UNREADABLE, what, remedy="let the connector write JSON or Avro")
         key = _number(message.key)
         return number, -1 if key is None or self._schema(key).kind != "AVRO" else key
 

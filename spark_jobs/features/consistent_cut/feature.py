@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from airflow_gddl.contract.actions import Erase
+from airflow_gddl.contract.codes import CUT_KEYS_CHANGED, CUTS_UNMASKED
 from airflow_gddl.contract.consistent_cut import cuts, key_forms
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
@@ -39,7 +40,7 @@ class ConsistentCuts(Feature):
                 "which of its rows are erased; the key is in no other table"
             )
             remedy = f"`gddl as-of drop {others[0]}`, then erase again"
-            raise FatalError("CUT_KEYS_CHANGED", what, where=run.spec.table, remedy=remedy)
+            raise FatalError(CUT_KEYS_CHANGED, what, where=run.spec.table, remedy=remedy)
 
     def shows_withheld(self, run: TableRun, columns: Collection[str]) -> tuple[RunWarning, ...]:
         """`CUTS_UNMASKED`: tables of cuts stay as they are."""
@@ -50,7 +51,7 @@ class ConsistentCuts(Feature):
             return ()
         message = f"cuts keep the values that {', '.join(sorted(columns))} had when they were made; "
         message += f"`gddl as-of drop {kept[0]}` removes one, then make it again"
-        return (RunWarning(code="CUTS_UNMASKED", message=message, count=len(kept), sample=tuple(kept[:5])),)
+        return (RunWarning(code=CUTS_UNMASKED, message=message, count=len(kept), sample=tuple(kept[:5])),)
 
 
 FEATURE = ConsistentCuts()

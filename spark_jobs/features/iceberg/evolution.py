@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.codes import ICEBERG_REFUSED
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.features.iceberg import REFUSED_CODE
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.iceberg_metadata import MetadataVersions, StoreIO, VersionedCatalog
 from spark_jobs.tables.row_ids import ID_COLUMN, VERSION_COLUMN
@@ -78,7 +78,7 @@ class Evolution:
             except misfits as error:
                 what = f"a column is of a type that Iceberg lacks: {error}"
                 remedy = "exclude the column, or set iceberg: false"
-                raise FatalError(REFUSED_CODE, what, where=self.source, remedy=remedy) from error
+                raise FatalError(ICEBERG_REFUSED, what, where=self.source, remedy=remedy) from error
         _partition(transaction, by)
         return transaction
 

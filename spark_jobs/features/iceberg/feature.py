@@ -13,10 +13,11 @@ import logging
 from collections.abc import Iterator
 from datetime import timedelta
 
+from airflow_gddl.contract.codes import ICEBERG_BEHIND
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import ICEBERG_KINDS, TableKind
-from airflow_gddl.contract.features.iceberg import BEHIND_CODE, format_version, iceberg_folder
+from airflow_gddl.contract.features.iceberg import format_version, iceberg_folder
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.feature import Feature
@@ -98,4 +99,4 @@ def _publishers(run: TableRun) -> Iterator[IcebergPublisher]:
 def _behind(error: Exception) -> RunWarning:
     reason = str(error) if isinstance(error, GddlError) else f"{type(error).__name__}: {str(error)[:300]}"
     message = f"Iceberg readers see an older version than Delta readers: {reason}"
-    return RunWarning(code=BEHIND_CODE, message=message, count=1)
+    return RunWarning(code=ICEBERG_BEHIND, message=message, count=1)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from airflow_gddl.contract.codes import ICEBERG_CONTENDED, ICEBERG_REFUSED
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.features.iceberg import REFUSED_CODE, V2, V3
+from airflow_gddl.contract.features.iceberg import V2, V3
 from airflow_gddl.contract.layout import table_url
 from airflow_gddl.stores import Storage
 from spark_jobs.features.iceberg.evolution import NAME_MAPPING, Evolution, name_mapping, partition_of
@@ -70,7 +71,7 @@ class IcebergPublisher:
             if done is not None:
                 return done
         raise RetriableError(
-            "ICEBERG_CONTENDED", "others kept changing its metadata", where=self.versions.folder, remedy="run again"
+            ICEBERG_CONTENDED, "others kept changing its metadata", where=self.versions.folder, remedy="run again"
         )
 
     def needed(self, before: datetime) -> list[str]:
@@ -152,7 +153,7 @@ def active_files(delta: DeltaTable, source: str) -> dict[str, ActiveFile]:
     unknown = [row["path"] for row in rows if row["num_records"] is None]
     if unknown:
         what = f"the Delta log has no row count for {len(unknown)} files, e.g. {unknown[0]}"
-        raise FatalError(REFUSED_CODE, what, where=source, remedy=ROWS_REMEDY)
+        raise FatalError(ICEBERG_REFUSED, what, where=source, remedy=ROWS_REMEDY)
     files = (
         ActiveFile(absolute(source, r["path"]), r["size_bytes"], r["num_records"], tuple(r[name] for name in by))
         for r in rows

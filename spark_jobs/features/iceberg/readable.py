@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from airflow_gddl.contract.codes import ICEBERG_REFUSED
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.features.iceberg import REFUSED_CODE
 from airflow_gddl.contract.layout import join
 from spark_jobs.tables.replayed_log import is_elsewhere
 
@@ -41,7 +41,7 @@ def require_plain(
     if missed:
         what = f"the Delta table has {', '.join(sorted(missed))}"
         remedy = "drop the feature (ALTER TABLE ... DROP FEATURE), or set iceberg: false"
-        raise FatalError(REFUSED_CODE, what, where=path, remedy=remedy)
+        raise FatalError(ICEBERG_REFUSED, what, where=path, remedy=remedy)
 
 
 def arrow_columns(schema: Schema) -> pa.Schema:
@@ -58,5 +58,5 @@ def absolute(source: str, path: str) -> str:
     if is_elsewhere(path):
         what = f"the Delta table has files outside of its folder, as a shallow clone has, e.g. {unquote(path)}"
         remedy = "`gddl rebuild --table T`, which writes them into its folder; or set iceberg: false"
-        raise FatalError(REFUSED_CODE, what, where=source, remedy=remedy)
+        raise FatalError(ICEBERG_REFUSED, what, where=source, remedy=remedy)
     return join(source, unquote(path))

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from airflow_gddl.contract.codes import ICEBERG_REFUSED
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.features.iceberg import REFUSED_CODE, RESERVED, V2, V3
+from airflow_gddl.contract.features.iceberg import RESERVED, V2, V3
 from spark_jobs.features.iceberg import puffin
 from spark_jobs.features.iceberg.evolution import NAME_MAPPING, Evolution, name_mapping, partition_of
 from spark_jobs.features.iceberg.manifests import ADDED, DATA, DELETES, EXISTING, Entry, SnapshotFiles
@@ -131,7 +132,7 @@ class NextVersion:
             raise self._refused("the Delta table has no row tracking", _TRACKING_REMEDY)
 
     def _refused(self, what: str, remedy: str) -> FatalError:
-        return FatalError(REFUSED_CODE, what, where=self.evolution.source, remedy=remedy)
+        return FatalError(ICEBERG_REFUSED, what, where=self.evolution.source, remedy=remedy)
 
     @property
     def _io(self) -> StoreIO:

@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Any, Self
 
+from airflow_gddl.contract.codes import JAVA_MISSING, SOURCE_TEXT_INVALID, SOURCE_UNREACHABLE
 from airflow_gddl.contract.connections import text_refused
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.java import INSTALL_JAVA, java_program
@@ -27,7 +28,7 @@ from spark_jobs.sources.capture.frames import Frame, read_frame, write_frame
 _MODULE = "spark_jobs.sources.capture.engine_process"
 MEMORY = "GDDL_CAPTURE_MEMORY"
 """Variable with the most memory of the engine's JVM, e.g. `1g`."""
-OF_ENGINE = ("SOURCE_UNREACHABLE", "SOURCE_TEXT_INVALID")
+OF_ENGINE = (SOURCE_UNREACHABLE, SOURCE_TEXT_INVALID)
 """Codes of errors with which an engine ends."""
 _MEMORY, _SILENT_SECONDS, _END_SECONDS = "512m", 900.0, 20.0
 _LINES = 20
@@ -169,7 +170,7 @@ class Engine:
                 waited += 1
                 self.go_on()
         what = f"the engine has read nothing for {_SILENT_SECONDS / 60:.0f} minutes"
-        raise RetriableError("SOURCE_UNREACHABLE", what, remedy="check the network and the source's log, and run again")
+        raise RetriableError(SOURCE_UNREACHABLE, what, remedy="check the network and the source's log, and run again")
 
     def _read(self) -> None:
         stream = self._process.stdout
@@ -184,12 +185,12 @@ class Engine:
     def _ended(self, frame: Frame | None) -> GddlError:
         message = str(frame.fields.get("message") or "") if frame else b" | ".join(self._said).decode(errors="replace")
         if message.startswith(("JVMNotFoundException", "FileNotFoundError")):
-            return FatalError("JAVA_MISSING", f"Debezium's engine needs Java 17: {message}", remedy=INSTALL_JAVA)
+            return FatalError(JAVA_MISSING, f"Debezium's engine needs Java 17: {message}", remedy=INSTALL_JAVA)
         if (refused := text_refused(message, "the log of the source")) is not None:
             return refused
         what = f"Debezium's engine has ended: {message or 'without a word'}"[:2000]
         remedy = f"check the connection, and that the source runs; where memory was short, raise {MEMORY}; run again"
-        return RetriableError("SOURCE_UNREACHABLE", what, remedy=remedy)
+        return RetriableError(SOURCE_UNREACHABLE, what, remedy=remedy)
 
 
 def _close(stream: IO[bytes] | None) -> None:

@@ -5,6 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from airflow_gddl.contract.codes import (
+    PARTITIONS_KEPT,
+    SOURCE_LOG_RESTARTED,
+    SOURCE_TABLE_ALTERED,
+    SOURCE_TABLE_MISSING,
+)
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept
 from airflow_gddl.contract.postgresql_log import key_columns
@@ -78,7 +84,7 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...
         write_followed(storage, state, now)
     message = "partitions were dropped or detached in the source, and their rows stay in the table"
     count, sample = len(now.kept), now.kept[-5:]
-    return (RunWarning(code="PARTITIONS_KEPT", message=message, count=count, sample=sample),) if count else ()
+    return (RunWarning(code=PARTITIONS_KEPT, message=message, count=count, sample=sample),) if count else ()
 
 
 def require_still_followed(run: TableRun, now: FollowedTable) -> None:
@@ -123,12 +129,12 @@ def _refused(run: TableRun, before: FollowedTable, now: FollowedTable, why: str)
     if (before.log, before.relation) == (now.log, now.relation):
         return _altered_by(run, why)
     what = f"{run.spec.table}: {why}"
-    return FatalError("SOURCE_LOG_RESTARTED", what, where=run.spec.name_in_source, remedy=_load_again(run))
+    return FatalError(SOURCE_LOG_RESTARTED, what, where=run.spec.name_in_source, remedy=_load_again(run))
 
 
 def _altered_by(run: TableRun, why: str) -> FatalError:
     what = f"{run.spec.table}: the source's table was altered, which no log tells: {why}"
-    return FatalError("SOURCE_TABLE_ALTERED", what, where=run.spec.name_in_source, remedy=_load_again(run))
+    return FatalError(SOURCE_TABLE_ALTERED, what, where=run.spec.name_in_source, remedy=_load_again(run))
 
 
 def _load_again(run: TableRun) -> str:
@@ -154,7 +160,7 @@ def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
         f"{spec.table}, then `gddl load --table {found}`, which loads it as a new table; or rename it back, and "
         f"`gddl load --again --table {spec.table}`"
     )
-    raise FatalError("SOURCE_TABLE_MISSING", what, where=former, remedy=remedy)
+    raise FatalError(SOURCE_TABLE_MISSING, what, where=former, remedy=remedy)
 
 
 _NAME = """

@@ -15,7 +15,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from airflow_gddl.contract import codec
+from airflow_gddl.contract import codec, codes
+from airflow_gddl.contract.codes import (
+    SOURCE_LOG_LOST,
+    SOURCE_LOG_REFUSED,
+    SOURCE_LOG_RESTARTED,
+    SOURCE_LOG_STOPPED,
+    SOURCE_TABLE_MISSING,
+    TABLE_BUSY,
+    TABLES_LEFT_OUT,
+)
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import join
@@ -60,7 +69,7 @@ _WAIT_SECONDS, _FRESH_SECONDS = 600.0, 60.0
 _TRIES = 5
 _CONTINUOUS_SECONDS = 8.0
 """Less than `continuous.streams.LOG_SECONDS`, so that each table that is due by it reads."""
-_RECOVERED = ("SOURCE_LOG_LOST", "SOURCE_LOG_RESTARTED")
+_RECOVERED = (SOURCE_LOG_LOST, SOURCE_LOG_RESTARTED)
 _PROPERTIES = {
     "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
     "offset.flush.interval.ms": "0",
@@ -194,7 +203,7 @@ class _Source:
                 f"capture.connector is {connector}, the connection leads to {url.get_backend_name()}: jobs read {READ}"
             )
             remedy = "correct the two, or let Debezium's connector write files or a topic"
-            raise FatalError("SOURCE_LOG_REFUSED", what, where=run.spec.source, remedy=remedy)
+            raise FatalError(SOURCE_LOG_REFUSED, what, where=run.spec.source, remedy=remedy)
         positions = Positions.of(run.runtime.storage, run.job.roots.lake, run.spec.source)
         return cls(run, url, PostgreSQL(sa, properties_of(run.spec), run.runtime.limits.open_seconds), positions)
 
@@ -204,7 +213,7 @@ class _Source:
         try:
             relation = self.log.require_published(connection, spec).relation
         except FatalError as error:
-            if error.code == "SOURCE_TABLE_MISSING":
+            if error.code == SOURCE_TABLE_MISSING:
                 require_not_renamed(self.run, self.log.sa, connection)
             raise
         catalog = read_catalog(self.log.sa, connection, relation, known=self._known_parts)
@@ -267,7 +276,7 @@ def require_not_failed(run: TableRun, known: LogPosition) -> None:
     if failure is None or failure.run != run.job.run_id or not _is_fresh(run, failure.at):
         return
     family = FatalError if failure.fatal else RetriableError
-    raise family(failure.code, failure.what, where=run.spec.source, remedy=failure.remedy)
+    raise family(codes.of(failure.code), failure.what, where=run.spec.source, remedy=failure.remedy)
 
 
 def require_readable(run: TableRun, known: LogPosition) -> None:
@@ -279,7 +288,7 @@ def require_readable(run: TableRun, known: LogPosition) -> None:
         return
     what = f"a change of {run.spec.name_in_source} can't be read, and those after it were left out: {why}"
     remedy = f"correct the value in the source, then `gddl load --again --table {run.spec.table}`"
-    raise FatalError("SOURCE_LOG_STOPPED", what, where=run.spec.name_in_source, remedy=remedy)
+    raise FatalError(SOURCE_LOG_STOPPED, what, where=run.spec.name_in_source, remedy=remedy)
 
 
 def _is_read(run: TableRun, known: LogPosition) -> bool:
@@ -317,9 +326,7 @@ class _Capture:
         self.is_unencoded = self.source.log.is_unencoded(connection)
         if not any(self._read(connection) for _ in range(_TRIES)):
             what = f"tables of the source were altered each of {_TRIES} times while its log was read"
-            raise RetriableError(
-                "TABLE_BUSY", what, where=self.run.spec.source, remedy="run it again once they are not"
-            )
+            raise RetriableError(TABLE_BUSY, what, where=self.run.spec.source, remedy="run it again once they are not")
         self.known = replace(self.known, read_by=self.run.job.run_id, read_at=began, failure=None)
         self._store()
         return self.known
@@ -387,7 +394,7 @@ class _Capture:
         if self.unnamed:
             text = "changes of tables whose names no row can have were left out; rename the tables, or publish them not"
             names = tuple(sorted(self.unnamed)[:5])
-            totals.warn([RunWarning(code="TABLES_LEFT_OUT", message=text, count=len(self.unnamed), sample=names)])
+            totals.warn([RunWarning(code=TABLES_LEFT_OUT, message=text, count=len(self.unnamed), sample=names)])
         if self.changes:
             self.run.report("changes of the source written", rows=self.changes)
 

@@ -11,6 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_gddl.contract.codes import (
+    PUBLISHED_WITHOUT_KEY,
+    SOURCE_LOG_LOST,
+    SOURCE_LOG_REFUSED,
+    SOURCE_LOG_RESTARTED,
+    TABLE_BUSY,
+)
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.postgresql_log import (
     PublishedTable,
@@ -132,13 +139,13 @@ class PostgreSQL:
         own = [one for one in findings if one.concerns([spec.name_in_source])]
         if own:
             what, remedy = shown(own)
-            raise FatalError("SOURCE_LOG_REFUSED", what, where=f"slot {self.slot}", remedy=remedy)
+            raise FatalError(SOURCE_LOG_REFUSED, what, where=f"slot {self.slot}", remedy=remedy)
         if not findings:
             return ()
         what, remedy = shown(findings)
         sample = tuple(sorted({name for one in findings for name in one.of_tables}))[:5]
         message = f"{what}; this table is loaded. Remedy: {remedy}"
-        return (RunWarning(code="PUBLISHED_WITHOUT_KEY", message=message, count=len(findings), sample=sample),)
+        return (RunWarning(code=PUBLISHED_WITHOUT_KEY, message=message, count=len(findings), sample=sample),)
 
     def require_published(self, connection: Any, spec: TableSpec) -> PublishedTable:
         """
@@ -172,7 +179,7 @@ class PostgreSQL:
         what = f"the slot {self.slot} is there, and no job of this lake has made it: another program may read it"
         statement = f"SELECT pg_drop_replication_slot('{self.slot}')"
         remedy = f"name another slot in capture.properties of the source; or, if nothing reads it, drop it: {statement}"
-        raise FatalError("SOURCE_LOG_REFUSED", what, where=self.slot, remedy=remedy)
+        raise FatalError(SOURCE_LOG_REFUSED, what, where=self.slot, remedy=remedy)
 
     def open(self, connection: Any) -> str:
         """Create the slot, in place of one that this lake has made before; returns where the log begins.
@@ -204,7 +211,7 @@ class PostgreSQL:
         held = self._scalar(connection, query) or "none any more"
         what = f"the slot {self.slot} can't be made while transactions that write are open: {held}"
         remedy = "end them (COMMIT, ROLLBACK, COMMIT PREPARED, pg_terminate_backend), or wait: the next run tries again"
-        return RetriableError("TABLE_BUSY", what, where=self.slot, remedy=remedy)
+        return RetriableError(TABLE_BUSY, what, where=self.slot, remedy=remedy)
 
     def require_same_source(self, connection: Any, known: LogPosition) -> None:
         """Refuse another server, or another publication.
@@ -231,7 +238,7 @@ class PostgreSQL:
         there = self._slot(connection)
         if there is None or there["wal_status"] == "lost" or there["confirmed"] is None:
             how = "was dropped" if there is None else "is lost: the database has removed changes that were not read"
-            raise FatalError("SOURCE_LOG_LOST", f"the slot {self.slot} {how}", where=self.slot, remedy=_AGAIN)
+            raise FatalError(SOURCE_LOG_LOST, f"the slot {self.slot} {how}", where=self.slot, remedy=_AGAIN)
         self._wait_until_free(connection)
         read, end = self._read_until(known), position_of(str(there["flushed"]))
         if end < read:
@@ -305,7 +312,7 @@ class PostgreSQL:
             if time.monotonic() > until:
                 what = f"another connection reads the slot {self.slot}"
                 remedy = "wait until the job that reads it has ended; no other program may read it"
-                raise RetriableError("TABLE_BUSY", what, where=self.slot, remedy=remedy)
+                raise RetriableError(TABLE_BUSY, what, where=self.slot, remedy=remedy)
             time.sleep(0.2)
 
     @staticmethod
@@ -336,7 +343,7 @@ class PostgreSQL:
         return bool(self._scalar(connection, query, **values))
 
     def _restarted(self, what: str) -> FatalError:
-        return FatalError("SOURCE_LOG_RESTARTED", what, where=f"slot {self.slot}", remedy=_AGAIN)
+        return FatalError(SOURCE_LOG_RESTARTED, what, where=f"slot {self.slot}", remedy=_AGAIN)
 
     def _scalar(self, connection: Any, statement: str, **values: Any) -> Any:
         return connection.execute(self.sa.text(statement), values).scalar()

@@ -11,6 +11,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import (
+    DELETES_COMPACTED,
+    MESSAGES_IGNORED,
+    SOURCE_LOG_LOST,
+    SOURCE_LOG_REPLACED,
+    TOPIC_MISSING,
+)
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.file_names import PathFormat
 from airflow_gddl.contract.layout import STATE, join
@@ -119,7 +126,7 @@ def _finds_news(reading: _TopicReading, run: TableRun, totals: RunTotals) -> boo
     state, known = reading.log.state(reading.topic), reading.position(run)
     if state is None and known is None:
         text = f"there is no topic {reading.topic} yet: a connector makes it with the first change of the table"
-        totals.warn([RunWarning(code="TOPIC_MISSING", message=text)])
+        totals.warn([RunWarning(code=TOPIC_MISSING, message=text)])
         return False
     return _is_new(state, known)
 
@@ -170,13 +177,13 @@ class _TopicCapture:
             text = (
                 f"{self.files.ignored:,} messages of {self.reading.topic} are changes of a schema, and were not written"
             )
-            warnings.append(RunWarning(code="MESSAGES_IGNORED", message=text))
+            warnings.append(RunWarning(code=MESSAGES_IGNORED, message=text))
         if self.files.lone:
             text = (
                 f"Kafka has compacted {self.files.lone:,} deletes of {topic} before they were read: their rows stay; "
                 "set min.compaction.lag.ms of the topic above what jobs lag, and let the connector take a new snapshot"
             )
-            warnings.append(RunWarning(code="DELETES_COMPACTED", message=text))
+            warnings.append(RunWarning(code=DELETES_COMPACTED, message=text))
         totals.warn(warnings)
         if self.messages:
             self.run.report("messages of the topic written", rows=self.messages)
@@ -191,11 +198,11 @@ class _TopicCapture:
                     f"Kafka has removed offsets {at:,} to {first - 1:,} of partition {partition} of "
                     f"{self.reading.topic} before a job read them"
                 )
-                raise FatalError("SOURCE_LOG_LOST", what, where=self.reading.log.servers, remedy=self._remedy)
+                raise FatalError(SOURCE_LOG_LOST, what, where=self.reading.log.servers, remedy=self._remedy)
 
     def _replaced(self, how: str) -> FatalError:
         return FatalError(
-            "SOURCE_LOG_REPLACED",
+            SOURCE_LOG_REPLACED,
             f"the topic {self.reading.topic} {how}",
             where=self.reading.log.servers,
             remedy=self._remedy,

@@ -22,13 +22,31 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import (
+    BAD_ROWS,
+    COLUMN_NAME_RESERVED,
+    COLUMN_NAMES_COLLIDE,
+    COLUMN_TYPE_UNSUPPORTED,
+    EXPECTATION_FAILED,
+    FILES_CHANGED,
+    FILES_IGNORED,
+    FILTER_COLUMN_MISSING,
+    FOLDER_MISSING,
+    KEY_COLUMN_MISSING,
+    PARTITION_TYPE_UNSUPPORTED,
+    RELOAD_UNFINISHED,
+    SCHEMA_INCOMPATIBLE,
+    SCHEMA_REFUSED,
+    SNAPSHOT_CLEARED,
+    SNAPSHOT_HELD,
+    SNAPSHOT_WAITING,
+)
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, QuarantinableError, RetriableError
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
 from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.contract.sources.snapshots import CLEARED_CODE, HELD_CODE
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.batch import notices
@@ -58,12 +76,12 @@ _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
 """How far the time of a snapshot may be ahead of the clock: folders name no zone, and some name the next day."""
 _OF_CONTENT = (
-    "BAD_ROWS", "COLUMN_NAMES_COLLIDE", "COLUMN_NAME_RESERVED", "COLUMN_TYPE_UNSUPPORTED", "EXPECTATION_FAILED",
-    "FILTER_COLUMN_MISSING", "KEY_COLUMN_MISSING", "PARTITION_TYPE_UNSUPPORTED", "SCHEMA_INCOMPATIBLE",
-    "SCHEMA_REFUSED",
+    BAD_ROWS, COLUMN_NAMES_COLLIDE, COLUMN_NAME_RESERVED, COLUMN_TYPE_UNSUPPORTED, EXPECTATION_FAILED,
+    FILTER_COLUMN_MISSING, KEY_COLUMN_MISSING, PARTITION_TYPE_UNSUPPORTED, SCHEMA_INCOMPATIBLE,
+    SCHEMA_REFUSED,
 )  # fmt: skip
 """Errors of a load for which what a snapshot holds can be the cause."""
-_OF_CAPTURE = (HELD_CODE, "SNAPSHOT_WAITING", CLEARED_CODE, "FILES_IGNORED", "FOLDER_MISSING")
+_OF_CAPTURE = (SNAPSHOT_HELD, SNAPSHOT_WAITING, SNAPSHOT_CLEARED, FILES_IGNORED, FOLDER_MISSING)
 """Warnings of a capture."""
 
 
@@ -110,7 +128,7 @@ class _Snapshot:
 
 def _files_changed(version: str, where: str) -> RetriableError:
     what = f"a file of snapshot {_title(version)} was written again or removed since it was listed"
-    return RetriableError("FILES_CHANGED", what, where=where, remedy="nothing: the next run reads the snapshot again")
+    return RetriableError(FILES_CHANGED, what, where=where, remedy="nothing: the next run reads the snapshot again")
 
 
 def _digest(lines: Iterable[str]) -> str:
@@ -188,9 +206,9 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     waits = [(one.version, one.waits) for one in waiting]
     warnings = []
     if problems:
-        warnings.append(RunWarning(code=HELD_CODE, **_of_snapshots(problems)))
+        warnings.append(RunWarning(code=SNAPSHOT_HELD, **_of_snapshots(problems)))
     if waits:
-        warnings.append(RunWarning(code="SNAPSHOT_WAITING", **_of_snapshots(waits)))
+        warnings.append(RunWarning(code=SNAPSHOT_WAITING, **_of_snapshots(waits)))
     if others:
         warnings.append(_ignored(others))
     place = LandingFolder.of(run.job.roots, run.spec).path
@@ -295,7 +313,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
     faulty = surveyed.faulty
     if surveyed.known.reloading and not (again or is_resumed):
         what = f"{run.spec.table}: a reload from its snapshots was interrupted before it began"
-        raise FatalError("RELOAD_UNFINISHED", what, remedy=reload_of(run.spec.table))
+        raise FatalError(RELOAD_UNFINISHED, what, remedy=reload_of(run.spec.table))
     waiting = () if is_resumed else _not_loaded(run)
     if again or surveyed.is_some or waiting:
         with _claimed(run) as claim:
@@ -308,7 +326,7 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
         surveyed = survey(run, released=False)
     if faulty and not surveyed.faulty:
         message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
-        totals.warn([RunWarning(code=CLEARED_CODE, message=message, count=len(faulty), sample=faulty[:5])])
+        totals.warn([RunWarning(code=SNAPSHOT_CLEARED, message=message, count=len(faulty), sample=faulty[:5])])
     totals.warn(surveyed.warnings)
     totals.wait(surveyed.waiting_since)
     totals.revisit = surveyed.waits
@@ -458,7 +476,7 @@ def _of_snapshots(problems: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 def _ignored(names: Sequence[str]) -> RunWarning:
     what = f"{len(names)} files are in no folder of a snapshot, and are ignored, e.g. {names[0]}"
-    return RunWarning(code="FILES_IGNORED", message=what, count=len(names), sample=tuple(names[:5]))
+    return RunWarning(code=FILES_IGNORED, message=what, count=len(names), sample=tuple(names[:5]))
 
 
 def _title(version: str) -> str:
@@ -567,7 +585,7 @@ class _Capture:
         now = self.run.runtime.clock()
         self._require_come(snapshot.version)
         if snapshot.foreign:
-            raise QuarantinableError(HELD_CODE, snapshot.foreign)
+            raise QuarantinableError(SNAPSHOT_HELD, snapshot.foreign)
         taken = sorted(one.version for one in self.known.taken)
         before = self._neighbour(max((one for one in taken if one < snapshot.version), default=None))
         after = self._neighbour(min((one for one in taken if one > snapshot.version), default=None))
@@ -597,7 +615,7 @@ class _Capture:
         if _comes(version) <= self.run.runtime.clock():
             return
         what = "its time is more than a day ahead of now, and all that come until then would count as late"
-        raise QuarantinableError(HELD_CODE, f"{what}; correct the name of its folder, or remove it")
+        raise QuarantinableError(SNAPSHOT_HELD, f"{what}; correct the name of its folder, or remove it")
 
     def _look_again(self, taken: TakenSnapshot) -> None:
         """Note whether files that were written again have another content."""
@@ -615,7 +633,7 @@ class _Capture:
             return there
         became = "has changed since" if there is not None else "is no longer there"
         what = f"snapshot {_title(version)}, which it is compared with, {became}"
-        raise QuarantinableError(HELD_CODE, f"{what}; restore its files, or {reload_of(self.run.spec.table)}")
+        raise QuarantinableError(SNAPSHOT_HELD, f"{what}; restore its files, or {reload_of(self.run.spec.table)}")
 
     def _require_as_listed(self, *read: _Snapshot) -> None:
         """Refuse differences of snapshots that were written again while they were read.
@@ -637,7 +655,7 @@ class _Capture:
         if age > most:
             what = f"one after it was taken {age.days} days ago, and deletes are remembered for tombstone_retention"
             what += f", which was {most}; remove it, or {reload_of(self.run.spec.table)}"
-            raise QuarantinableError(HELD_CODE, what)
+            raise QuarantinableError(SNAPSHOT_HELD, what)
 
     def _remembered(self) -> int:
         now = seconds(self.run.spec.tombstone_retention)
@@ -650,10 +668,10 @@ class _Capture:
             return
         if compared.deletes > limit * compared.keys_before:
             what = f"it lacks {compared.deletes} of {compared.keys_before} keys of the one before, {release}"
-            raise QuarantinableError(HELD_CODE, what)
+            raise QuarantinableError(SNAPSHOT_HELD, what)
         if compared.taken_back > limit * compared.keys:
             what = f"{compared.taken_back} of its {compared.keys} keys are in no other, and go with the one after it"
-            raise QuarantinableError(HELD_CODE, f"{what}, {release}")
+            raise QuarantinableError(SNAPSHOT_HELD, f"{what}, {release}")
 
     def _write_changes(self, versions: Mapping[str, str], compared: Comparison) -> tuple[str, ...]:
         """Write the changes of a snapshot and of the one after it; returns the names of the files."""

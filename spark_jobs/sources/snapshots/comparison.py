@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_gddl.contract.actions import Reload
+from airflow_gddl.contract.codes import FILE_EMPTY, SNAPSHOT_HELD
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.names import delivered_name
-from airflow_gddl.contract.sources.snapshots import HELD_CODE
 from airflow_gddl.stores import scratch
 from airflow_gddl.stores.readers import StoredObject
 from spark_jobs.batch.table_run import TableRun
@@ -164,7 +164,7 @@ class Comparison:
         try:
             return pa.concat_tables(tables, promote_options="permissive") if tables else None
         except pa.ArrowException as error:
-            raise QuarantinableError(HELD_CODE, f"columns of its files differ: {error}") from error
+            raise QuarantinableError(SNAPSHOT_HELD, f"columns of its files differ: {error}") from error
 
     def _probe(self) -> None:
         storage, dialect = self.run.runtime.storage, self.run.dialect
@@ -197,10 +197,10 @@ class Comparison:
             rows = read_file(self.run.runtime.storage, probed, part)
             name = probed.file.path.rpartition("/")[2]
             if isinstance(rows, Unreadable):
-                raise QuarantinableError(HELD_CODE, f"{name}: {rows.reason}", where=probed.file.path)
+                raise QuarantinableError(SNAPSHOT_HELD, f"{name}: {rows.reason}", where=probed.file.path)
             if rows.malformed is not None and (bad := rows.rows - rows.malformed.null_count):
                 what = f"{name}: {bad} lines have more or fewer fields than there are columns"
-                raise QuarantinableError(HELD_CODE, what, where=probed.file.path)
+                raise QuarantinableError(SNAPSHOT_HELD, what, where=probed.file.path)
             self.run.go_on()
             yield export.rows(rows)
 
@@ -228,7 +228,7 @@ def _probed(storage: InputOpener, file: PlannedFile, dialect: Dialect) -> Probed
     try:
         return replace(probe(storage, file, options, dialect.inflated_bytes), is_whole=has_marker)
     except QuarantinableError as error:
-        if error.code != "FILE_EMPTY" or file.format != "csv" or options.csv_header:
+        if error.code != FILE_EMPTY or file.format != "csv" or options.csv_header:
             raise
         return without_rows(file, options.csv_columns)
 

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import SNAPSHOT_HELD
 from airflow_gddl.contract.errors import FatalError, QuarantinableError
 from airflow_gddl.contract.names import is_kept, landed_name, renamed
-from airflow_gddl.contract.sources.snapshots import HELD_CODE
 from spark_jobs.dialects.protocol import Dialect, Probed, declared_texts
 from spark_jobs.plan.schema_evolution import ColumnAction, SchemaRules, plan_schema
 from spark_jobs.plan.table_schema import Column, LandedGroup, Schema, land, require_distinct
@@ -97,7 +97,7 @@ class Export:
         _require_in_file(in_folders, export)
         if missing := [key for key in dialect.spec.keys if column_id(key) not in export.names]:
             raise QuarantinableError(
-                HELD_CODE, f"it has no key column {missing[0]}; it has {', '.join(export.how.names[:10])}"
+                SNAPSHOT_HELD, f"it has no key column {missing[0]}; it has {', '.join(export.how.names[:10])}"
             )
         return export
 
@@ -180,7 +180,7 @@ def _held_for(where: str) -> Iterator[None]:
     try:
         yield
     except FatalError as error:
-        raise QuarantinableError(HELD_CODE, error.what, where=where) from error
+        raise QuarantinableError(SNAPSHOT_HELD, error.what, where=where) from error
 
 
 def _require_in_file(in_folders: Iterable[str], export: Export) -> None:
@@ -189,7 +189,7 @@ def _require_in_file(in_folders: Iterable[str], export: Export) -> None:
         if column_id(renamed(name, spec)) not in export.names and is_kept(name, spec):
             what = f"the names of its folders have the column {name}, and its files lack it; write the column into the "
             what += "files, or name it in exclude_columns and absent_columns"
-            raise QuarantinableError(HELD_CODE, what, where=export.probed.file.path)
+            raise QuarantinableError(SNAPSHOT_HELD, what, where=export.probed.file.path)
 
 
 def _require_distinct(group: FileGroup) -> None:
@@ -204,7 +204,7 @@ def _key_of(columns: DeliveredColumns, action: ColumnAction) -> dict[str, pa.Arr
     """
     name, source = column_id(action.target.name), action.source
     if source is None or action.source_type is None:
-        raise QuarantinableError(HELD_CODE, f"it has no key column {action.target.name}")
+        raise QuarantinableError(SNAPSHOT_HELD, f"it has no key column {action.target.name}")
     planned, declared = (
         columns.planned([replace(action, misfit="quarantine")], None),
         columns.delivered(source)[0].misfit,
@@ -217,7 +217,9 @@ def _key_of(columns: DeliveredColumns, action: ColumnAction) -> dict[str, pa.Arr
         what = (
             f"key column {source} is {action.source_type}, and {action.target.type} in the table, which holds no such"
         )
-        raise QuarantinableError(HELD_CODE, f"{what} value in {int(other.sum())} rows; write it again", where=source)
+        raise QuarantinableError(
+            SNAPSHOT_HELD, f"{what} value in {int(other.sum())} rows; write it again", where=source
+        )
     without = pa.nulls(len(values), pa.string())
     if unfit is not None:
         every = pa.array(range(len(values)), pa.int64())

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from airflow_gddl.contract.codes import SNAPSHOT_HELD
 from airflow_gddl.contract.errors import QuarantinableError
-from airflow_gddl.contract.sources.snapshots import HELD_CODE
 from airflow_gddl.contract.table_spec import DroppedColumnPolicy
 from spark_jobs.rules.arrays import flat, shared_codes, table_codes
 from spark_jobs.sources.snapshots.exports import compared_columns, data_of, deletable
@@ -107,7 +107,7 @@ def differences(
 def _require_columns(first: pa.Table, second: pa.Table, what: str, why: str) -> None:
     if lost := [name for name in data_of(first) if name not in second.column_names]:
         message = f"{what} {lost[0]}, and {why}; write it again, or change the policy"
-        raise QuarantinableError(HELD_CODE, message)
+        raise QuarantinableError(SNAPSHOT_HELD, message)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""A code, how a table's problem of it ends, and texts for people."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_gddl.contract.basics import CLEARING, LOADS
+
+if TYPE_CHECKING:
+    from typing import Self
+
+COMMITS = LOADS
+"""Actions that commit batches."""
+COUNTS = (*LOADS, *CLEARING)
+"""Actions that count what they leave in the quarantine."""
+_LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+_TABLE = re.compile(r"--table T\b")
+_NONE = ("nothing", "as the message says")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Which successful actions end a code of the state `attention`, unless they warn of it again.
+
+    Attributes:
+        actions: by which it may end; a `run` that had something to do.
+        by_count: only where nothing is left in quarantine, or all that is left was refused by this very action.
+        judged: not by warnings: the action's own result says whether the problem is left.
+    """
+
+    actions: tuple[str, ...]
+    by_count: bool = False
+    judged: bool = False
+
+
+class Code(str):
+    """A stable code: its text is the name, which never changes its meaning.
+
+    Attributes:
+        kind: how to react, as docs/codes.md lists; two with a comma where the run may go on.
+        means: what it says, as Markdown.
+        do: the remedy, as Markdown.
+        ends: how it ends, of a code of the state `attention`; None: it is none.
+        when_idle: whether a run without work still writes a record for this warning.
+    """
+
+    __slots__ = ("do", "ends", "kind", "means", "when_idle")
+    kind: str
+    means: str
+    do: str
+    ends: Ending | None
+    when_idle: bool
+
+    def __new__(
+        cls, name: str, kind: str, means: str, do: str, ends: Ending | None = None, *, when_idle: bool = False
+    ) -> Self:
+        code = super().__new__(cls, name)
+        code.kind, code.means, code.do, code.ends, code.when_idle = kind, means, do, ends, when_idle
+        return code
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return str, (str(self),)
+
+    def remedy(self, table: str = "T") -> str:
+        """The remedy without links; its commands name this table. Empty where the message alone says it."""
+        text = "" if self.do in _NONE else _LINK.sub(r"\1", self.do)
+        return _TABLE.sub(f"--table {table}", text)
