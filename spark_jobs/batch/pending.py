@@ -216,8 +216,8 @@ def files_changed(plan: BatchPlan, discovery: Discovery) -> bool:
 
 
 def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
-    """Drop a batch that has written at most quarantined rows."""
-    context.engine.quarantine(context).forget(plan.batch_id)
+    """Drop a batch; what it has put into the quarantine and resolved there is as it was before."""
+    context.engine.quarantine(context).forget(plan)
     ledger.drop_plan()
 
 
