@@ -146,7 +146,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
 
 
 def _counted(run: TableRun, result: JobResult) -> JobResult:
-    """Add what is left in quarantine after an action that may have changed it."""
+    """Add what is left in quarantine after an action that may have changed it, as one that failed after a batch has."""
     options = run.job.options
     if options.action.name not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
@@ -198,7 +198,11 @@ def _failed(run: TableRun, totals: RunTotals, error: Exception) -> tuple[JobResu
             fault = explained(run) or fault
     # A `GddlError` is complete; for other errors the log has the traceback.
     _LOG.error("%s failed: %s", run.spec.table, fault, exc_info=None if fault is error else error)
-    return run.result(totals, status="failed", error=error_info(fault)), isinstance(fault, RetriableError)
+    result = run.result(totals, status="failed", error=error_info(fault))
+    if totals.batches:
+        with suppress(Exception):  # the failure is told all the same
+            result = _counted(run, result)
+    return result, isinstance(fault, RetriableError)
 
 
 def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:

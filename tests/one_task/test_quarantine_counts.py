@@ -20,7 +20,7 @@ from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
 from tests.harness.asked import options_of
-from tests.harness.lake import Lake, spec_of
+from tests.harness.lake import TIER, Lake, spec_of
 from tests.harness.landing import write
 from tests.one_task.commands import gddl
 from tests.spark.children import killed_child
@@ -90,6 +90,20 @@ def test_half_of_the_rows_in_quarantine_need_attention_until_they_are_settled(wa
     watched.lake.change(SPEC, 1, [("I", 11, "a"), ("I", 13, "c"), ("I", 14, "d")])
     watched.run()
     assert (watched.record.quarantined, watched.attention) == (0, ())
+
+
+def test_a_file_that_a_failed_run_could_not_read_needs_attention(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.lake = replace(watched.lake, tier=replace(TIER, max_files_per_batch=1))
+    watched.lake.load(SPEC, 400)
+    watched.damaged()
+    refused = pa.table({"Op": ["I"], "seq": [b"1"], "id": pa.array([1], pa.int32()), "v": ["bytes"]})
+    path = write(watched.lake.landing(SPEC), "20240102-000000001.parquet", refused)
+    assert watched.failed() == "SEQUENCE_TYPE"
+    assert (watched.record.quarantined, watched.attention) == (1, ("FILE_UNREADABLE",))
+    path.unlink()
+    watched.run()
+    assert watched.attention == ("FILE_UNREADABLE",), "the next run had nothing to do"
 
 
 @pytest.mark.parametrize(
