@@ -91,6 +91,19 @@ def test_files_that_wait_are_loaded_too(tmp_path: Path) -> None:
     assert lake.replica(SPEC)[9] == "nine"
 
 
+def test_truncates_of_its_files_are_applied_and_a_new_one_holds_none_of_them(tmp_path: Path) -> None:
+    lake, reporting = filled(tmp_path), replace(SPEC, truncate="report")
+    day(lake, 3, [("U", 1, "two"), ("T", None, None), ("I", 7, "seven")])  # type: ignore[list-item]  # the key of a truncate
+    lake.done(reporting)
+    day(lake, 9, [("T", None, None), ("I", 9, "nine")])  # type: ignore[list-item]  # as above
+    result = lake.done(SPEC, option(3, 3))
+    assert {"TRUNCATE_APPLIED", "TRUNCATE_HELD"} <= {one.code for one in result.warnings}
+    assert lake.replica(SPEC) == {2: "three", 7: "more"}
+    lake.done(SPEC, options_of(action="release", held="truncate"))
+    assert lake.replica(SPEC) == {9: "nine"}
+    assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
+
+
 def test_a_sweep_that_waits_for_load_files_stays_so(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     load = lake.landing(SPEC) / "LOAD00000001.parquet"
