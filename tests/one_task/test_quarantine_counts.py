@@ -124,7 +124,7 @@ def test_what_a_dropped_batch_has_resolved_is_in_quarantine_again(
     short = replace(SPEC, expect={"short": Expectation(rule="v is null or v = 'a'")})
     watched.lake.done(with_expressions(short))
     before = watched.lake.done(SPEC, JobOptions(action=ErrorsList())).details["unresolved"]
-    job = watched.lake.job([SPEC], options_of(**asked), run_id="dies")  # type: ignore[arg-type]  # options by name
+    job = watched.lake.job([SPEC], options_of(**asked), run_id="dies")
     assert killed_child(job, step, occurrence).status == -9
     watched.lake.done(SPEC, options_of(action=then))
     left = watched.lake.done(SPEC, JobOptions(action=ErrorsList())).details

@@ -177,6 +177,18 @@ def test_a_killed_one_is_finished_by_a_usual_run(step: str, tmp_path: Path) -> N
     assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
 
 
+@pytest.mark.parametrize("asked", [JobOptions(), option(3, 3)], ids=["run", "time"])
+def test_an_unfinished_reload_of_all_files_is_finished_first(asked: JobOptions, tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    (lake.landing(SPEC) / "20240104-000000004.parquet").unlink()
+    job = lake.job([SPEC], options_of(action="reload", confirmed=True), run_id="dies")
+    assert killed_child(job, "tombstones").status == -9
+    day(lake, 9, [("I", 9, "nine")])
+    lake.done(SPEC, asked)
+    assert lake.replica(SPEC) == {0: "new", 1: "two", 2: "load 2", 3: "load 3", 7: "seven", 9: "nine"}
+    assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
+
+
 def test_erased_keys_stay_out(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     lake.done(SPEC, JobOptions(action=Erase(key={"id": "1"})))
