@@ -35,14 +35,13 @@ from airflow_gddl.contract.codes import (
     CATALOG_DENIED,
     CATALOG_UNREACHABLE,
     COMMAND_MISSING,
-    OPTION_INVALID,
     ROOT_UNUSABLE,
     SOURCE_REFUSED,
     SOURCE_UNREACHABLE,
 )
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, RetriableError, documented
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     DIALECTS,
@@ -327,9 +326,7 @@ def check(
     cli = context.of(ctx)
     if platform_:
         raise typer.Exit(_on_platform(cli, metadata, minutes=minutes, file=report, as_json=json))
-    for name, given in {"--minutes": minutes, "--report": report}.items():
-        if given:
-            raise MetadataError(OPTION_INVALID, f"{name} without --platform", remedy="write both, or neither")
+    options.require_beside("--platform", {"--minutes": minutes, "--report": report})
     failed = 0
     for checked in check_all(cli, metadata):
         failed += checked.status == "failed"

@@ -380,12 +380,6 @@ PROPERTY_UNKNOWN = Code(
     "the job's Delta Lake does not have this table property",
     "remove it from `table_properties`",
 )
-PUBLISHED_COLUMN_MISSING = Code(
-    "PUBLISHED_COLUMN_MISSING",
-    "fatal",
-    "`published` names a column that the replica lacks, or leaves none",
-    "name columns of the replica, as the message lists",
-)
 REBUILD_NEEDS_FILES = Code(
     "REBUILD_NEEDS_FILES",
     "fatal",

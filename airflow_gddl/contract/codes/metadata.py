@@ -143,12 +143,6 @@ PLACEMENT_DAMAGED = Code(
     "the object that assigns tables to DAGs can't be read; DAGs stay unchanged",
     "restore it; deleting it may change DAG ids",
 )
-PUBLISHED_INVALID = Code(
-    "PUBLISHED_INVALID",
-    "problem",
-    "`published` has a duplicate, empty or excluded column",
-    "name each column of the lake once",
-)
 ROOTS_NESTED = Code(
     "ROOTS_NESTED", "advice", "the lake is below the landing folder, or the reverse", "put them into separate folders"
 )
