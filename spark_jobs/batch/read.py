@@ -3,76 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch import notices
-from spark_jobs.batch.pending import Batch, withdraw
+from spark_jobs.batch.pending import withdraw
 from spark_jobs.batch.refusals import require_sound
-from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sharding import require_same_order
 from spark_jobs.plan.table_schema import beyond, protected_missing
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.truncates import unknown_truncates
-from spark_jobs.tables.engine import BatchWork, TableContext
+from spark_jobs.tables.table_context import TableContext
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadBatch:
-    """A batch whose files were read; nothing of it is written.
-
-    Attributes:
-        work: null when no file could be read, or all wait for a load file that can't be.
-        held: a truncate of this file waits for a user's release, and so does the batch; None: none does.
-        set_aside: files with truncates alone, of which no table can be made yet.
-    """
-
-    batch: Batch
-    work: BatchWork | None = None
-    bad_files: tuple[Unreadable, ...] = ()
-    held: HeldTruncate | None = None
-    set_aside: tuple[str, ...] = ()
-
-    @property
-    def waits(self) -> bool:
-        """Whether the batch was withdrawn: it is planned again once what it waits for has come."""
-        return self.held is not None or bool(self.set_aside)
-
-
-def read(table: TableSession, batch: Batch) -> ReadBatch:
+def read(table: TableSession, batch: Batch) -> Batch:
     """Decode the files or records of a batch, and refuse what must not be loaded.
 
     Raises:
         FatalError: the batch as a whole is refused, see `refusals.require_sound`.
     """
     plan, state = batch.plan, table.state
-    work, unreadable = table.engine.decode_files(table.context, plan, state)
+    work, unreadable = table.context.decode_files(plan, state)
     if waiting := tuple(u.file.path for u in unreadable if u.code == KEYS_UNKNOWN):
         withdraw(table.context, plan, table.ledger)
-        return ReadBatch(batch=batch, set_aside=waiting)
+        return replace(batch, set_aside=waiting)
     table.note(notices.of_files(unreadable) if unreadable else ())
     bad_files = tuple(u for u in unreadable if u.code != "FILE_VANISHED")
     bad_loads = () if batch.of_reload else loads_that_hold(table.context, plan, bad_files)
     if work is None or bad_loads:
         if work is not None:
             work.discard()
-        return ReadBatch(batch=batch, bad_files=bad_loads or bad_files)
+        return replace(batch, bad_files=bad_loads or bad_files)
     decoded = work.decoded_batch
     held = held_truncate(table.spec, plan, decoded.figures, state) if decoded.figures.truncates else None
     if held is not None:
         work.discard()
         withdraw(table.context, plan, table.ledger)
-        return ReadBatch(batch=batch, held=held)
+        return replace(batch, held=held)
     _note(table, plan, decoded)
     _require_protected(table, decoded)
     require_sound(table.run.dialect, decoded, state)
     table.claim.check()
     _require_order(table, plan, decoded)
     table.run.report("read", plan.number, decoded.figures.rows)
-    return ReadBatch(batch=batch, work=work, bad_files=bad_files)
+    return replace(batch, work=work, bad_files=bad_files)
 
 
 def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:

@@ -151,7 +151,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     if options.action.name not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
     context = run.context()
-    rows, files = context.engine.quarantine(context).counts()
+    rows, files = context.quarantine.counts()
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 

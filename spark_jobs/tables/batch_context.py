@@ -20,6 +20,7 @@ from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.tables.file_rules import deleted, written
 from spark_jobs.tables.small_files import join_in_passing, place_new_rows
+from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_rows import KeyMatches, Source, rows_leave
 
 
@@ -33,6 +34,13 @@ class BatchContext:
     plan: BatchPlan
     table_schema: TableSchema
     resumed: bool = True
+
+    @classmethod
+    def of(cls, context: TableContext, tables: Tables, plan: BatchPlan, table_schema: TableSchema) -> BatchContext:
+        return cls(
+            tables=tables, layout=context.layout, tier=context.tier, plan=plan, table_schema=table_schema,
+            resumed=context.resumed,
+        )  # fmt: skip
 
     @property
     def transaction(self) -> int:

@@ -35,7 +35,7 @@ from spark_jobs.rules.file_rows import FileRows, RawGroup, read_file
 from spark_jobs.rules.rewrite import within_filter
 from spark_jobs.rules.shards import with_shard, with_shard_column
 from spark_jobs.rules.truncates import are_applied, kept_truncates, without_truncates
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.table_context import TableContext
 
 
 @dataclass(frozen=True, kw_only=True)

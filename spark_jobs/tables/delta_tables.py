@@ -143,10 +143,6 @@ class Tables:
         self._logs = KnownLogs(storage)
         self._there: set[str] = set()
 
-    def of_shard(self, shard: str) -> Tables:
-        """These tables for one source, with its own transactions."""
-        return Tables(self.storage, self._clock, shard, self.features)
-
     def is_for_tasks(self, size: int) -> bool:
         """Whether files of so many bytes are worked on elsewhere than in this process."""
         return size > self.bounds.files and not isinstance(self._place, InProcess)

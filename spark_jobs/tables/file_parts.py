@@ -33,8 +33,8 @@ from spark_jobs.rules.sweep import undeleted
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import Action, version_of
-from spark_jobs.tables.engine import TableContext
 from spark_jobs.tables.places import Place, stream_of, stream_rows
+from spark_jobs.tables.table_context import TableContext
 
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""

@@ -211,8 +211,10 @@ def _unheard(count: int) -> None:
 
 
 @dataclass(frozen=True)
-class TablesEraser:
-    """See `Eraser`.
+class Eraser:
+    """Removes one key from tables. Idempotent; counts are rows, and `counted` gets them before they go.
+
+    `key`: its parts as `erasure.key_text` writes them, in the order of `table_schema.keys`.
 
     Attributes:
         purge: makes sure that no file of a table holds removed rows.
@@ -231,6 +233,11 @@ class TablesEraser:
     def remove_changes(
         self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[ChangesErased], None]
     ) -> ChangesErased:
+        """Remove a key's rows from the change table, in one commit.
+
+        An update that moved a row to this key becomes the delete of its old key: without it the old
+        row would reappear. Before images of rows that had this key are set to null.
+        """
         found: list[ChangesErased] = []
 
         def sum_up(notes: list[Any]) -> None:
@@ -247,6 +254,8 @@ class TablesEraser:
         return found[0]
 
     def remove_records(self, path: str, holds: Callable[[str], bool], counted: Callable[[int], None]) -> int:
+        """Rows of the errors table whose record, JSON text, `holds` the key."""
+
         def hit(rows: pa.Table) -> pa.Array:
             records = rows.column("record").to_pylist()
             return pa.array([record is not None and holds(record) for record in records], pa.bool_())

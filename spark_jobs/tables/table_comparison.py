@@ -55,7 +55,7 @@ class _Comparing:
 
 
 def verify(tables: Tables, layout: Layout, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
-    """See `Contents.verify`."""
+    """See `StoredRows.verify`."""
     rule, replica = _Comparing(schema=schema, swept=swept, limit=limit), tables.existing(layout.replica)
     ours = {*schema.columns, GDDL}
     columns = [name for name in replica.schema.names if name in ours]
@@ -72,7 +72,7 @@ def _comparison(report: bytes) -> Comparison:
 
 
 def compared_with(tables: Tables, layout: Layout, path: str, rule: OtherTableRule) -> OtherTableFindings:
-    """See `Contents.compared_with`."""
+    """See `StoredRows.compared_with`."""
     sources = {
         THEIRS: Source.of(tables.existing(path), rule.theirs, rule.read),
         OURS: Source.of(tables.existing(layout.replica), rule.ours, [*rule.columns, GDDL]),

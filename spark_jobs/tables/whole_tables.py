@@ -200,7 +200,7 @@ def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
 
 
 def stale_rows(batch_context: BatchContext, suspects: pa.Table | None) -> tuple[RunWarning, ...]:
-    """See `AppendedWork.stale_rows`.
+    """See `BatchWork.stale_rows`.
 
     Args:
         suspects: see `stale_rows.suspects`.
@@ -288,15 +288,17 @@ def with_keys(rows: pa.Table, keys: pa.Table, table_schema: TableSchema) -> np.n
 
 @dataclass(frozen=True)
 class TableWriter:
-    """See `TableWork`."""
+    """Steps on whole tables, which need none of the batch's rows."""
 
     batch_context: BatchContext
 
     @property
     def commit_method(self) -> CommitMethod:
+        """How the batch's tables are committed."""
         return self.batch_context.tables.commit_method
 
     def ensure_tables(self) -> None:
+        """Create, evolve or reconcile change table, replica and history with the metadata."""
         tables, layout, tier = self.batch_context.tables, self.batch_context.layout, self.batch_context.tier
         schema = self.batch_context.table_schema
         definitions = table_definition.definitions(schema, layout, tier)
@@ -316,6 +318,7 @@ class TableWriter:
                 keep_readable(tables, path)
 
     def sweepable(self) -> tuple[int, int]:
+        """Number of live rows of older generations, and of all live rows of the replica."""
         context = self.batch_context
         rule = _CountLive(context.table_schema)
         replica = Source.of(self._replica, as_they_are, sweep.needed(context.table_schema))
@@ -329,12 +332,19 @@ class TableWriter:
         return self.batch_context.tables.existing(self.batch_context.layout.replica)
 
     def sweep(self) -> MainCounts:
+        """Remove rows of older generations, or mark them deleted."""
         return self._remove(SWEEP, partial(_Sweep, self.batch_context.table_schema, self.batch_context.plan.generation))
 
     def truncate(self) -> MainCounts:
+        """Remove rows before truncates, or mark them deleted."""
         return self._remove(TRUNCATE, partial(_Truncate, self.batch_context.table_schema))
 
     def fold_again(self) -> int:
+        """Take from rows after late truncates the columns from before these, by the changes of earlier batches.
+
+        Returns:
+            the number of rows that differ.
+        """
         context, path = self.batch_context, self.batch_context.layout.replica
         if context.has_made(path, MERGE) or not self._leaves_parts():
             return 0
@@ -372,6 +382,11 @@ class TableWriter:
         return main_counts(context.metrics(path, step))
 
     def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        """Update the history of all keys.
+
+        Args:
+            swept: rows of generations before this one have vanished.
+        """
         update_history(self.batch_context, None, floors, swept)
 
 
@@ -445,7 +460,7 @@ class _FoldAgain:
 
 
 def keys_shared(tables: Tables, path: str, keys: Sequence[str]) -> SharedKeys:
-    """See `Contents.shared_keys`."""
+    """See `StoredRows.shared_keys`."""
     table = tables.existing(path)
     spelled = {name.lower(): name for name in table.schema.names}
     columns = tuple(Column(name, table.schema.types[name]) for name in (spelled[key.lower()] for key in keys))
