@@ -41,9 +41,9 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.file_rows import read_file
 from spark_jobs.rules.masks import masked_text
-from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.engine import Engine
+from spark_jobs.tables.file_rules import ChangesErased
 from spark_jobs.verification import DIFFERENCES, WINDOW_DIFFERENCES
 
 

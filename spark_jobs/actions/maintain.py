@@ -37,8 +37,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import has_same_identity, vacuum_hours
 from spark_jobs.plan.planned_batch import FileEntry, TableState, has_few_rows
 from spark_jobs.plan.tombstones import tombstones_since
-from spark_jobs.rules.step_results import Compacted
-from spark_jobs.tables.engine import Engine, Maintenance
+from spark_jobs.tables.engine import Compacted, Engine, Maintenance
 from spark_jobs.tables.replayed_log import CHECKPOINT, COMMIT, POINTER
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5

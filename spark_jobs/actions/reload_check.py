@@ -11,9 +11,8 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.step_results import Archived, Replaced
 from spark_jobs.tables.damage import Damage
-from spark_jobs.tables.swap import Swap
+from spark_jobs.tables.swap import Archived, Replaced, Swap
 
 _SHOWN = 20
 

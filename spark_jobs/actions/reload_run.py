@@ -56,12 +56,11 @@ from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
-from spark_jobs.rules.step_results import Archived, Swapped
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import Engine
 from spark_jobs.tables.places import LargeBatchError
-from spark_jobs.tables.swap import SwapRequest
+from spark_jobs.tables.swap import Archived, Swapped, SwapRequest
 
 
 def recorded_files(context: Engine, state: TableState) -> Recorded | None:

@@ -14,7 +14,7 @@ from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.source_snapshots import generation_after
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.figures import DecodedBatch, Figures
-from spark_jobs.rules.step_results import Overlap
+from spark_jobs.rules.redelivery import Overlap
 
 
 def append(table: TableSession, batch: Batch) -> Batch:

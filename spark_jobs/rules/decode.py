@@ -24,8 +24,7 @@ from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import rebuild_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
 from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, recast
-from spark_jobs.rules.carried import before_image, incomplete
-from spark_jobs.rules.column_lists import name_none, stored_lists
+from spark_jobs.rules.carried import before_image, incomplete, name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
 from spark_jobs.rules.delta_values import unfit_texts

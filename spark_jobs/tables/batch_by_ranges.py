@@ -20,8 +20,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine, sweep
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.events import told
-from spark_jobs.rules.figures import DecodedBatch
+from spark_jobs.rules.figures import Appended, DecodedBatch
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.order import (
     as_events,
@@ -32,10 +31,9 @@ from spark_jobs.rules.order import (
     sample_keys,
     with_identity,
 )
-from spark_jobs.rules.outcome import Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
-from spark_jobs.rules.redelivery import TIED, Doubts, new_changes, skipped
-from spark_jobs.rules.step_results import Appended, Applied, Overlap
-from spark_jobs.rules.stored_columns import change_schema, key_schema
+from spark_jobs.rules.outcome import Applied, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
+from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes, skipped
+from spark_jobs.rules.stored_columns import change_schema, key_schema, told
 from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import files_of_batch, may_repeat, needed_of_replica

@@ -21,18 +21,16 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
-from spark_jobs.rules.events import told
-from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
+from spark_jobs.rules.figures import Appended, DecodedBatch, Figures, combined, distinct, figures_of, measure
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.order import events, is_of_batch
-from spark_jobs.rules.outcome import Outcome, StoredState, outcome_of, warnings_of
+from spark_jobs.rules.outcome import Applied, Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.quarantine import good_again, to_replay
-from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
+from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes
 from spark_jobs.rules.stale_rows import suspects
-from spark_jobs.rules.step_results import Appended, Applied, Overlap
-from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.stored_columns import change_schema, told
 from spark_jobs.rules.sweep import appended
 from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.batch_context import BatchContext

@@ -15,9 +15,10 @@ from airflow_gddl.contract.result import RunWarning
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.figures import DecodedBatch
+from spark_jobs.rules.figures import Appended, DecodedBatch
+from spark_jobs.rules.outcome import Applied
+from spark_jobs.rules.redelivery import Overlap
 from spark_jobs.rules.rewrite import Rewrite
-from spark_jobs.rules.step_results import Appended, Applied, Compacted, Overlap
 from spark_jobs.tables.baseline_writer import BaselineWriter
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.errors_table import ErrorsTable
@@ -26,6 +27,14 @@ from spark_jobs.tables.stored_rows import StoredRows
 from spark_jobs.tables.swap import Swap, SwapRequest, rewrite_changes
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.whole_tables import TableWriter
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compacted:
+    """Data files of a table before small ones were joined and after."""
+
+    files_before: int
+    files_after: int
 
 
 class BatchWork(Protocol):

@@ -24,11 +24,11 @@ from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.events import told
 from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, grouped, read_file
 from spark_jobs.rules.stale_rows import suspects
+from spark_jobs.rules.stored_columns import told
 from spark_jobs.rules.sweep import undeleted
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed

@@ -15,7 +15,6 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, as_deletes, emptied, with_images, with_key
-from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.tables.data_files import FileWriter, Target
 from spark_jobs.tables.delta_log import Action
 from spark_jobs.tables.delta_tables import DataFile, Tables, Write, Written
@@ -28,6 +27,22 @@ from spark_jobs.tables.table_rows import (
     by_row,
     without_places,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangesErased:
+    """What became of a key's changes.
+
+    Attributes:
+        removed: changes of the key; those that moved a row to it from another key are the other's deletes now.
+        images: changes of other keys whose before images named it, and are empty now.
+        others: a few of the keys from which rows were moved to it, as text.
+    """
+
+    removed: int = 0
+    images: int = 0
+    others: tuple[tuple[str, ...], ...] = ()
+
 
 _TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in Delta's protocol: the types that files of before have."""

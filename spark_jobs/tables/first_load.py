@@ -8,7 +8,9 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.step_results import Appended, Applied, Overlap
+from spark_jobs.rules.figures import Appended
+from spark_jobs.rules.outcome import Applied
+from spark_jobs.rules.redelivery import Overlap
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.batch_by_ranges import PartsTables, PartsWork
 from spark_jobs.tables.batch_context import BatchContext

@@ -31,7 +31,6 @@ from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import applied_before
-from spark_jobs.rules.step_results import Compacted
 from spark_jobs.spark.session import configure, scratch_of
 from spark_jobs.spark.session_settings import is_on_a_cluster
 from spark_jobs.spark.tasks import map_in_arrow
@@ -39,7 +38,7 @@ from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.delta_tables import Tables
-from spark_jobs.tables.engine import BatchWork, Engine
+from spark_jobs.tables.engine import BatchWork, Compacted, Engine
 from spark_jobs.tables.exchanged_rows import WorkOnRows, WriteRows, by_range
 from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader

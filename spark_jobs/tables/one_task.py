@@ -21,14 +21,14 @@ from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.figures import Appended
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.order import as_events, for_both_keys
-from spark_jobs.rules.step_results import Appended, Compacted
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import BatchInMemory, WholeBatch, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_tables import Tables, Write
-from spark_jobs.tables.engine import BatchWork, Engine
+from spark_jobs.tables.engine import BatchWork, Compacted, Engine
 from spark_jobs.tables.file_parts import PartBounds
 from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader

@@ -49,7 +49,6 @@ from spark_jobs.rules.order import (
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.shards import not_of_shard, of_shard
-from spark_jobs.rules.step_results import Archived, Replaced, Swapped
 from spark_jobs.rules.stored_columns import change_columns, change_schema, event_schema, key_schema
 from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.verify import (
@@ -70,6 +69,42 @@ from spark_jobs.tables.stored_rows import live_rows
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_definition import TableDefinition
 from spark_jobs.tables.table_rows import PLACES, Source, by_key, by_row, without_places
+
+
+@dataclass(frozen=True)
+class Swapped:
+    """Rows of the new replica, and changes that the change table lacked."""
+
+    rows: int
+    changes_added: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replaced:
+    """A replica against the one before it.
+
+    Attributes:
+        rows_before, rows: without rows that are marked deleted; `rows_before` is None if it was not read.
+        appear, vanish, change: keys; None: they were not compared.
+    """
+
+    rows: int
+    rows_before: int | None = None
+    appear: int | None = None
+    vanish: int | None = None
+    change: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """Changes that a reload archives.
+
+    Attributes:
+        by_file: their number by the path of their file.
+    """
+
+    by_file: Mapping[str, int] = field(default_factory=dict)
+
 
 _COMPARED = 5_000_000
 """Rows of the replica up to which keys are compared in the memory of the job."""
