@@ -9,6 +9,7 @@ an interrupted run is simply run again (docs/semantics.md, rule 4). `batch` has 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch import notices
@@ -18,7 +19,6 @@ from spark_jobs.batch.completeness import known_until
 from spark_jobs.batch.merge import merge
 from spark_jobs.batch.own_tables import recall, require_no_other_table, require_own_tables, warnings_of
 from spark_jobs.batch.pending import (
-    Batch,
     PendingWork,
     add_unread,
     drop,
@@ -30,9 +30,9 @@ from spark_jobs.batch.pending import (
     waits_for_files,
     without_held,
 )
-from spark_jobs.batch.read import ReadBatch, read
+from spark_jobs.batch.read import read
 from spark_jobs.batch.runtime import iso
-from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.tidying import tidy
 from spark_jobs.batch.totals import RunTotals
@@ -42,8 +42,10 @@ from spark_jobs.features import features_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, HeldTruncate, is_small
-from spark_jobs.tables.engine import TableContext
 from spark_jobs.tables.places import LargeBatchError
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.engine import Engine
 
 
 def run_table(run: TableRun, totals: RunTotals) -> JobResult:
@@ -121,41 +123,41 @@ def take(table: TableSession, batch: Batch) -> None:
     """Run a planned batch, and leave in the session's discovery what waits after it."""
     before = table.discovery
     start(table, batch)
-    if not batch.appended:
+    if not batch.in_changes:
         table.discovery = before.without(batch.plan)
     if batch.plan.source == "quarantine":
         add_unread(table)
     try:
-        delivered = run_batch(table, batch)
+        done = run_batch(table, batch)
     except LargeBatchError:
         drop(table.context, batch.plan, table.ledger)
         table.discovery, table.limits, table.dropped = before, replace(table.limits, first_load=0), batch.plan
         return
-    if delivered.held is not None:
-        table.discovery = before.held_from(delivered.held.path)
-        note_hold(table, batch.plan, delivered.held)
-    elif delivered.set_aside:
-        table.discovery = before.without_yet(delivered.set_aside, all_after=table.spec.truncate == "hold")
+    if done.held is not None:
+        table.discovery = before.held_from(done.held.path)
+        note_hold(table, batch.plan, done.held)
+    elif done.set_aside:
+        table.discovery = before.without_yet(done.set_aside, all_after=table.spec.truncate == "hold")
         return
-    table.discovery = table.discovery.with_unreadable([u.file for u in delivered.bad_files])
+    table.discovery = table.discovery.with_unreadable([u.file for u in done.bad_files])
 
 
-def run_batch(table: TableSession, batch: Batch) -> ReadBatch:
+def run_batch(table: TableSession, batch: Batch) -> Batch:
     """One planned batch, from files to commit; every write is idempotent by the plan's time."""
     table.suit(few_rows=is_small(batch.plan, table.state), resumed=batch.resumed)
-    if batch.appended:
-        delivered, appended = ReadBatch(batch=batch), resume(table, batch)
+    if batch.in_changes:
+        batch = resume(table, batch)
     else:
-        delivered = read(table, batch)  # files ─► rows; bad rows and files ─► quarantine
-        if delivered.waits:
-            return delivered
-        appended = append(table, delivered)  # change table: each change once
-    merged = merge(table, appended)  # tombstones, replica, history: one net change a key
-    commit(table, merged)  # the ledger, last
+        batch = read(table, batch)  # files ─► rows; bad rows and files ─► quarantine
+        if batch.waits:
+            return batch
+        batch = append(table, batch)  # change table: each change once
+    batch = merge(table, batch)  # tombstones, replica, history: one net change a key
+    commit(table, batch)  # the ledger, last
     for feature in features_of(table.run):
         feature.after_commit(table)
     table.totals.max_commit_ts = table.state.max_commit_ts
-    return delivered
+    return batch
 
 
 def look_again(table: TableSession, seen: PendingWork) -> None:
@@ -177,7 +179,7 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     table.note(notices.of_discovery(table.discovery, run.layout.landing, run.dialect))
 
 
-def require_sound_tables(run: TableRun, context: TableContext, ledger: Ledger) -> tuple[ForeignCommit, ...]:
+def require_sound_tables(run: TableRun, context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:
     """Refuse tables and a ledger that don't belong together; returns commits of others that don't prevent a batch.
 
     Raises:
@@ -216,6 +218,6 @@ def end(table: TableSession) -> None:
     if not table.discovery.waiting:
         notices.require_whole_load(table.spec.table, table.ledger, table.discovery.unread_loads)
     tidy(table)
-    if table.totals.batches and table.engine.tables.exists(table.layout.replica):
+    if table.totals.batches and table.context.tables.exists(table.layout.replica):
         table.totals.main = replace(table.totals.main, rows=table.state.rows)
-        table.totals.version = table.engine.tables.version(table.layout.replica)
+        table.totals.version = table.context.tables.version(table.layout.replica)

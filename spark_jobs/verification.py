@@ -30,7 +30,7 @@ from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.windows import STEPS, Grid, Window, judged, missing_from, proven_until, time_column
 from spark_jobs.source_tables import Range, SourceTable, SourceType
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 
 DIFFERENCES, WINDOW_DIFFERENCES = "source-looks.json", "window-looks.json"
 
@@ -306,7 +306,7 @@ class SourceDifferences:
     looked_at: datetime
 
 
-def differences_of(context: TableContext, table_schema: TableSchema, table: SourceTable) -> SourceDifferences:
+def differences_of(context: Engine, table_schema: TableSchema, table: SourceTable) -> SourceDifferences:
     """All keys whose rows in the replica and in the source differ; nothing is remembered of them.
 
     Raises:
@@ -323,7 +323,7 @@ def state_of(hashes: Hashes) -> str:
 
 
 def verify_source(
-    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: Verify,
+    context: Engine, table_schema: TableSchema, state: TableState, table: SourceTable, options: Verify,
     now: datetime,
 ) -> SourceVerdict:  # fmt: skip
     """Compare, and remember what is unsettled.
@@ -367,7 +367,7 @@ class WindowVerdict:
 
 
 def verify_windows(
-    context: TableContext, table_schema: TableSchema, state: TableState, table: SourceTable, options: Verify,
+    context: Engine, table_schema: TableSchema, state: TableState, table: SourceTable, options: Verify,
     now: datetime,
 ) -> WindowVerdict | None:  # fmt: skip
     """Compare rows that were changed lately, window by window; None: no column of both sides tells when that was.
@@ -418,7 +418,7 @@ class _Remembered:
 
 @dataclass(frozen=True)
 class _Comparing:
-    context: TableContext
+    context: Engine
     table_schema: TableSchema
     state: TableState
     table: SourceTable
@@ -456,7 +456,7 @@ class _Comparing:
         )  # fmt: skip
 
     def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        return self.context.engine.contents(self.context).live_rows(columns)
+        return self.context.stored.live_rows(columns)
 
     def _extent(self) -> tuple[int, Any, Any]:
         """Rows of the replica, and least and greatest value of the first key column where it is a whole number."""
@@ -556,7 +556,7 @@ class _ComparingWindows(_Comparing):
         grid = grid_of(self.options, looked_at)
         # The replica is read before the source, so that what differs is newer there.
         since = (self.column, grid.bounds(0)[0])
-        mine = self._sums(self.context.engine.contents(self.context).live_rows(self.columns.lake, since), grid)
+        mine = self._sums(self.context.stored.live_rows(self.columns.lake, since), grid)
         theirs = self._sums(self._changed_rows(grid), grid)
         wrong = frozenset(number for number in range(grid.count) if mine[number] != theirs[number])
         differing, window_of = self._in_wrong(grid, wrong)

@@ -36,7 +36,7 @@ from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
 from spark_jobs.rules.batch_schema import known_schemas
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 
 _SAMPLE = 20
 
@@ -108,10 +108,10 @@ def _ledger_of(run: TableRun) -> Ledger:
     return ledger
 
 
-def _is_marked(context: TableContext, begun: Adoption) -> bool:
+def _is_marked(context: Engine, begun: Adoption) -> bool:
     """Whether the table has `_gddl` by this adoption, which then can only be ended."""
     plan = plan_of(begun)
-    return context.engine.tables.last_transaction(context.layout.replica, MERGE) >= version_of(plan)
+    return context.tables.last_transaction(context.layout.replica, MERGE) >= version_of(plan)
 
 
 def _goes_on(run: TableRun, begun: Adoption) -> bool:
@@ -127,7 +127,7 @@ def _goes_on(run: TableRun, begun: Adoption) -> bool:
             remedy = "end it without a proof; then `gddl verify`, or --release"
             raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
         return True
-    return same and context.engine.tables.version(context.layout.replica) == begun.version
+    return same and context.tables.version(context.layout.replica) == begun.version
 
 
 def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
@@ -137,10 +137,8 @@ def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
         FatalError: `ADOPT_REFUSED`.
     """
     context = run.context()
-    engine, layout = context.engine, context.layout
-    if engine.tables.exists(layout.changes) and engine.tables.last_transaction(layout.changes, APPEND) > version_of(
-        plan_of(begun)
-    ):
+    tables, layout = context.tables, context.layout
+    if tables.exists(layout.changes) and tables.last_transaction(layout.changes, APPEND) > version_of(plan_of(begun)):
         what = f"{run.spec.table}: its change table has more than an adoption has put there"
         raise FatalError(ADOPT_REFUSED, what, where=layout.changes, remedy="move the change table away")
     claim.check()
@@ -159,7 +157,7 @@ def plan_of(adoption: Adoption) -> BatchPlan:
 @dataclass(frozen=True)
 class _Takeover:
     run: TableRun
-    context: TableContext
+    context: Engine
     claim: Claim
     ledger: Ledger
     adoption: Adoption
@@ -170,7 +168,7 @@ class _Takeover:
             schema_of_tables(self.context.dialect, self.adoption),
             plan_of(self.adoption),
         )
-        work = self.context.engine.baseline_work(self.context)
+        work = self.context.baseline
         self.claim.check()
         if not _is_marked(self.context, adoption):
             work.append(plan, schema, adoption.baseline)
@@ -179,7 +177,7 @@ class _Takeover:
         version = work.mark(plan, schema, adoption.baseline, adoption.version)
         self.run.report("replica", 1, adoption.rows)
         self.claim.check()
-        changes = self.context.engine.tables.version(self.context.layout.changes)
+        changes = self.context.tables.version(self.context.layout.changes)
         versions = {"replica": version} | ({} if changes is None else {"changes": changes})
         state = replace(self._state(plan), delta_versions=versions)
         files = tuple(self._entry(file) for file in adoption.files)

@@ -14,10 +14,10 @@ from spark_jobs.rules.arrays import schema_of
 from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.verify import SharedKeys
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.engine import TableContext
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import DamagedLogError, ReplayedLog, replayed
 from spark_jobs.tables.snapshots import BESIDE_SPARK, require_known
+from spark_jobs.tables.table_context import TableContext
 
 NAMED = 5
 

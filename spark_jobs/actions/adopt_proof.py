@@ -23,7 +23,7 @@ from spark_jobs.plan.table_schema import Column, Schema, TableSchema
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.fold import carried_names
 from spark_jobs.source_tables import opened, url_of
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 from spark_jobs.verification import Columns, differences_of, state_of
 
 
@@ -47,7 +47,7 @@ class Proof:
     """
 
     run: TableRun
-    context: TableContext
+    context: Engine
     ledger: Ledger
     adoption: Adoption
 

@@ -41,7 +41,7 @@ from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.batch_schema import BatchSchema, Stored
 from spark_jobs.tables.decoding import Decoding, are_all_deletes, landed
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +73,7 @@ def asked_of(run: TableRun) -> str:
     )  # fmt: skip
 
 
-def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
+def propose(run: TableRun, context: Engine, ledger: Ledger) -> Proposal:
     """Check a table, and work out what its adoption would do. Writes nothing.
 
     Raises:
@@ -87,9 +87,9 @@ def propose(run: TableRun, context: TableContext, ledger: Ledger) -> Proposal:
     discovery = run.discover(ledger, wait="idle")
     order = _Order.of(run, context, schema, _sample(discovery))
     baseline = order.baseline(run, iso(moment(run, ledger)), log.version)
-    engine, kind = context.engine, order.sequence_type or "string"
-    figures = engine.baseline_work(context).figures(_spelled(schema, run.spec.keys), baseline, kind)
-    require_keys(run.spec, figures, engine.contents(context).shared_keys(), context.layout.replica)
+    keys, kind = _spelled(schema, run.spec.keys), order.sequence_type or "string"
+    figures = context.baseline.figures(keys, baseline, kind)
+    require_keys(run.spec, figures, context.stored.shared_keys(), context.layout.replica)
     _require_forms(run, figures)
     files, later = _Cut(run, discovery, is_ordered=bool(order.stored)).parted()
     adoption = Adoption(
@@ -140,7 +140,7 @@ def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarn
     return (RunWarning(code=ADOPT_NO_SEQUENCE, message=message, count=figures.rows),)
 
 
-def _of_erased(context: TableContext) -> tuple[RunWarning, ...]:
+def _of_erased(context: Engine) -> tuple[RunWarning, ...]:
     count = len(context.erasures.keys().hashes)
     message = "keys of this table were erased; where the other job's table has them still, erase them again"
     return (RunWarning(code=ADOPT_ERASED, message=message, count=count),) if count else ()
@@ -163,7 +163,7 @@ class _Order:
     warnings: tuple[RunWarning, ...] = ()
 
     @classmethod
-    def of(cls, run: TableRun, context: TableContext, schema: DeltaSchema, sample: Sequence[PlannedFile]) -> _Order:
+    def of(cls, run: TableRun, context: Engine, schema: DeltaSchema, sample: Sequence[PlannedFile]) -> _Order:
         """The columns that order changes, in the table and in a sample of its files.
 
         Raises:
@@ -210,7 +210,7 @@ def _require_kept(run: TableRun, schema: DeltaSchema, planned: BatchSchema) -> N
         raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
 
 
-def _planned(context: TableContext, run: TableRun, sample: Sequence[PlannedFile]) -> BatchSchema:
+def _planned(context: Engine, run: TableRun, sample: Sequence[PlannedFile]) -> BatchSchema:
     """What the newest files would make of the table's columns."""
     probed, _ = probe_all(context.storage, sample, context.dialect)
     groups = [landed(context, one, _only_deletes(context, one)) for one in probed]
@@ -218,7 +218,7 @@ def _planned(context: TableContext, run: TableRun, sample: Sequence[PlannedFile]
     return Decoding.planned(context, plan, TableState(keys=run.spec.keys), groups, probed).schema
 
 
-def _only_deletes(context: TableContext, file: Probed) -> Callable[[str], bool]:
+def _only_deletes(context: Engine, file: Probed) -> Callable[[str], bool]:
     return lambda op: are_all_deletes(context, [file], op)
 
 
@@ -229,7 +229,7 @@ def _is_text(kind: str | None, stored: Sequence[str], name: str) -> bool:
 
 
 def _kind_of(
-    run: TableRun, context: TableContext, schema: DeltaSchema, stored: Sequence[str], planned: BatchSchema, told: bool
+    run: TableRun, context: Engine, schema: DeltaSchema, stored: Sequence[str], planned: BatchSchema, told: bool
 ) -> str:
     """The type of `_gddl.sequence`, which has to hold the values of the table.
 

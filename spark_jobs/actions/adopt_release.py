@@ -17,7 +17,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import in_order_of_removal
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 
 _OURS = ("history", "errors", "tombstones", "changes")
 """Our tables beside the replica, in the order in which they go."""
@@ -45,9 +45,9 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         claim.check()
         _remove_ledger(run.runtime.storage, run.layout)
         run.report("plan")
-        if context.engine.tables.exists(run.layout.replica):
+        if context.tables.exists(run.layout.replica):
             claim.check()
-            context.engine.baseline_work(context).unmark()
+            context.baseline.unmark()
             run.report("replica")
         for name in _OURS:
             remove_table(run.runtime.storage, getattr(run.layout, name))
@@ -55,20 +55,19 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     return run.result(totals, status="succeeded", details={"release": found})
 
 
-def _found(run: TableRun, context: TableContext) -> dict[str, object]:
-    engine, layout = context.engine, context.layout
-    ledger = run.ledger()
+def _found(run: TableRun, context: Engine) -> dict[str, object]:
+    layout, ledger = context.layout, run.ledger()
     if ledger.state.batch:
         notices.require_finished(run.spec.table, ledger, layout.state, then="adopt --release")
     logs = DeltaCommits(context.storage)  # a release that was interrupted leaves parts of tables, which can't be opened
     there = [name for name in _OURS if logs.exists(getattr(layout, name))]
-    if not there and not (engine.tables.exists(layout.replica) and engine.contents(context).is_ours(layout.replica)):
+    if not there and not (context.tables.exists(layout.replica) and context.stored.is_ours(layout.replica)):
         raise _refused(run, "nothing of it is ours", "there is nothing to give back")
-    marked = engine.baseline_work(context).marked()
+    marked = context.baseline.marked()
     if marked.soft:
         remedy = "set delete: hard and run the table, which removes rows that are marked deleted; then give it back"
         raise _refused(run, "its rows may be marked deleted, and would be ordinary rows then", remedy)
-    waiting = engine.quarantine(context).counts()[0] if ledger.state.batch else 0
+    waiting = context.quarantine.counts()[0] if ledger.state.batch else 0
     return {
         "files": marked.files, "bytes": marked.bytes, "of": marked.of, "tables": there, "in_quarantine": waiting,
         "batches": ledger.state.batch,

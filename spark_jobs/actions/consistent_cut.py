@@ -13,7 +13,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import remove_table
-from spark_jobs.actions.consistent_cut_facts import facts_of, tables_of
+from spark_jobs.actions.consistent_cut_facts import facts_of
 from spark_jobs.actions.consistent_cut_rows import (
     CutRule,
     Included,
@@ -56,7 +56,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:
     """Write the table, in one commit, once what goes into it is proven to be whole."""
     context, path = run.context(), join(run.job.roots.lake, entry.folder)
-    tables = tables_of(context, run.layout.changes)
+    tables = context.whole_tables_of(run.layout.changes)
     version = tables.existing(run.layout.changes).log.version
     _require_only_more(run, entry.version, version)
     state = run.ledger().state

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -47,12 +47,11 @@ from spark_jobs.plan.source_snapshots import is_alone, is_whole, text_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.order import ARCHIVED, gddl_fields
 from spark_jobs.sources import LogEnd, reader_of
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 from spark_jobs.tables.table_rows import Source, by_file, without_places
 
 if TYPE_CHECKING:
     from spark_jobs.tables.delta_tables import Tables
-    from spark_jobs.tables.one_task import TablesEngine
 
 _CHANGES = "changes"
 _OF_STATEMENT = "ar_h_timestamp"
@@ -61,15 +60,6 @@ _COMMIT_TIMES = ("ar_h_commit_timestamp", _OF_STATEMENT, "dms_timestamp")
 _NOTHING = ""
 """A bound before every place."""
 _LEAVE_OUT = "leave it out, by --table"
-
-
-def tables_of(context: TableContext, *paths: str) -> Tables:
-    """The tables of these paths, whose files are worked on where the table's tier says.
-
-    Raises:
-        DeclinedError: they are too large for one task.
-    """
-    return cast("TablesEngine", context.engine).whole_tables_of(context, *paths)
 
 
 def facts_of(run: TableRun, at: str) -> CutFacts:
@@ -187,7 +177,7 @@ class _Known:
     """What ledger, quarantine, landing folder and log say of a table, under its claim."""
 
     run: TableRun
-    context: TableContext
+    context: Engine
     ledger: Ledger
     kind: CutKind
 
@@ -206,7 +196,7 @@ class _Known:
         for floor, reason in floors:
             if floor < end.complete:
                 end = _End(floor, floor, lacking=reason)
-        version = self.context.engine.tables.version(run.layout.changes)
+        version = self.context.tables.version(run.layout.changes)
         return CutFacts(
             table=run.spec.table, kind=self.kind, generation=state.generation, version=version or 0,
             complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=load.least,
@@ -346,7 +336,7 @@ class _Known:
 
     def _unapplied(self) -> Iterable[tuple[str, str]]:
         """As `_gaps`, of what is in quarantine or was dismissed."""
-        quarantine = self.context.engine.quarantine(self.context)
+        quarantine = self.context.quarantine
         count, _ = quarantine.counts()
         for row in quarantine.unresolved(count).rows if count else ():
             path = row["source_file"]
@@ -395,7 +385,7 @@ class _Known:
         path = self.run.layout.changes
         until = None if asked.position is None else place_in(facts.number, asked.position)
         rule = _Places(until=until, time=None if asked.time is None else iso(asked.time))
-        found = [*_scanned(tables_of(self.context, path), path, rule), self._truncates(rule)]
+        found = [*_scanned(self.context.whole_tables_of(path), path, rule), self._truncates(rule)]
         before = most(found, "before")
         own = most([one for one in found if one["before"] == before], "own")
         return FoundPlaces(

@@ -33,7 +33,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """
     ledger, context = run.ledger(), run.context()
     replica = context.layout.replica
-    columns = context.engine.tables.data_columns(replica) if context.engine.tables.exists(replica) else ()
+    columns = context.tables.data_columns(replica) if context.tables.exists(replica) else ()
     types = {column.name: str(column.type) for column in columns}
     register = ErasureRegister.of(run.runtime.storage, run.layout, run.spec)
     erased = register.keys()
@@ -47,7 +47,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         "erased": {key_hash: _bound(erased, key_hash) for key_hash in sorted(erased.hashes)},
         "names": [erased.table, *erased.former] if erased else [],
         "salt": register.salt_path if erased else "",
-        "quarantined": context.engine.quarantine(context).counts()[0],
+        "quarantined": context.quarantine.counts()[0],
     }
     return run.result(totals, status="succeeded", details=details)
 

@@ -36,15 +36,15 @@ from spark_jobs.dialects.protocol import Probed, Unreadable, match
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.plan.planned_batch import PlannedFile, has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
 from spark_jobs.rules.file_rows import read_file
 from spark_jobs.rules.masks import masked_text
-from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.sources import reader_of
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
+from spark_jobs.tables.file_rules import ChangesErased
+from spark_jobs.tables.vacuum import vacuum_hours
 from spark_jobs.verification import DIFFERENCES, WINDOW_DIFFERENCES
 
 
@@ -60,7 +60,7 @@ class Search:
             has none.
     """
 
-    context: TableContext
+    context: Engine
     key: Mapping[str, str]
     kinds: Mapping[str, SqlType]
     hashed: frozenset[str]
@@ -150,7 +150,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         ledger, context = run.ledger(), run.context()
         require_erasable(run, context, ledger)
         let_go_of_unwritten(context, ledger)
-        context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
+        context = context.suited(few_rows=has_few_rows(ledger.state))
         table_schema = context.stored_schema(ledger.state)
         wanted = WantedKey.of(run.spec, table_schema, asked.key)
         done = _Erasing(
@@ -164,7 +164,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 @dataclass(frozen=True, kw_only=True)
 class _Erasing:
     run: TableRun
-    context: TableContext
+    context: Engine
     table_schema: TableSchema
     wanted: WantedKey
     claim: Claim
@@ -255,8 +255,7 @@ class _Erasing:
 
     def _tables(self) -> Iterator[tuple[str, int]]:
         """Each table with its number of removed rows, as soon as they are removed."""
-        engine, layout = self.context.engine, self.context.layout
-        eraser, exists = engine.eraser(self.context), engine.tables.exists
+        layout, eraser, exists = self.context.layout, self.context.eraser, self.context.tables.exists
         key = self.wanted.stored
 
         def note(found: ChangesErased) -> None:

@@ -32,12 +32,10 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         for one in (*run.shard_runs(), *run.former_shards) or (run,):
             notices.require_finished(one.title, one.ledger(), one.layout.state, then="dismiss the rows")
         context, count = run.context(), 0
-        if context.engine.tables.exists(context.layout.errors):
+        if context.tables.exists(context.layout.errors):
             claim.check()
-            count = context.engine.quarantine(context).dismiss(
-                asked.codes, asked.source_files, iso(run.runtime.clock())
-            )
-            dismissed = context.engine.quarantine(context).dismissed_files()
+            count = context.quarantine.dismiss(asked.codes, asked.source_files, iso(run.runtime.clock()))
+            dismissed = context.quarantine.dismissed_files()
             for ledger in ledgers:
                 ledger.note_dismissed(dismissed)  # the table goes on without load files among them
     for ledger in ledgers:

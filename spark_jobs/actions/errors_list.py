@@ -14,7 +14,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     the key of each before its other values.
     """
     context, asked = run.context(), run.job.options.asked(ErrorsList)
-    unresolved = context.engine.quarantine(context).unresolved(asked.limit, asked.codes)
+    unresolved = context.quarantine.unresolved(asked.limit, asked.codes)
     rows = [{"key": key_of_record(row["record"], run.spec.keys), **row} for row in unresolved.rows]
     details = {"unresolved": unresolved.count, "codes": unresolved.codes, "rows": rows}
     return run.result(totals, status="succeeded", quarantined=unresolved.count, details=details)

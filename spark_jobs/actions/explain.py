@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from airflow_gddl.contract.actions import Explain
@@ -29,7 +29,7 @@ from spark_jobs.rules.verify import (
     replica_records,
     row_facts,
 )
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 
 _SEARCHED = 1000
 """Unresolved quarantined rows that are searched for the key, oldest first."""
@@ -55,7 +55,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     require_same_identity(run.spec, ledger.state)
     unfinished = ledger.plan() is not None
     context = run.context()
-    context = replace(context, engine=context.engine.suited(few_rows=has_few_rows(ledger.state)))
+    context = context.suited(few_rows=has_few_rows(ledger.state))
     require_loaded_tables(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
     wanted = WantedKey.of(run.spec, table_schema, asked.key)
@@ -65,7 +65,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 
 def _details(
-    run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, ledger: Ledger
+    run: TableRun, context: Engine, table_schema: TableSchema, wanted: WantedKey, ledger: Ledger
 ) -> dict[str, Any]:
     state, layout = ledger.state, context.layout
     changes, replica, tombstones = (
@@ -98,24 +98,20 @@ def _details(
     }
 
 
-def _rows(
-    run: TableRun, context: TableContext, table_schema: TableSchema, wanted: WantedKey, path: str
-) -> KeyRows | None:
+def _rows(run: TableRun, context: Engine, table_schema: TableSchema, wanted: WantedKey, path: str) -> KeyRows | None:
     """Null where there is no table."""
-    if not context.engine.tables.exists(path):
+    if not context.tables.exists(path):
         return None
-    return context.engine.contents(context).rows_of_key(
-        path, table_schema, wanted.stored, run.job.options.asked(Explain).limit
-    )
+    return context.stored.rows_of_key(path, table_schema, wanted.stored, run.job.options.asked(Explain).limit)
 
 
 def _plain(change: dict[str, Any]) -> dict[str, Any]:
     return {**change.pop("facts"), **change}
 
 
-def _quarantined(context: TableContext, wanted: WantedKey) -> dict[str, Any]:
+def _quarantined(context: Engine, wanted: WantedKey) -> dict[str, Any]:
     """Unresolved records of the key, how many rows were searched of how many, and the number of unread files."""
-    quarantine = context.engine.quarantine(context)
+    quarantine = context.quarantine
     unresolved = quarantine.unresolved(_SEARCHED)
     records = [{name: row[name] for name in _SHOWN} for row in unresolved.rows if _is_of(row, wanted)]
     unread = quarantine.counts()[1]
@@ -137,7 +133,7 @@ def _is_of(row: Mapping[str, Any], wanted: WantedKey) -> bool:
     return row["record"] is not None and wanted.is_in(row["record"])
 
 
-def _erased_at(context: TableContext, wanted: WantedKey) -> str | None:
+def _erased_at(context: Engine, wanted: WantedKey) -> str | None:
     """Time at which the erasure of the key was requested; None: never."""
     erasures = context.erasures
     key_hash = erasures.keys().held(wanted.stored)

@@ -19,7 +19,7 @@ from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.order import as_events, for_both_keys, gddl_fields, keys_json
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.tables.batch_in_memory import WholeBatchReader
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.table_context import TableContext
 
 _TOGETHER = 64 * 1024**2
 """Bytes of files that are read together."""

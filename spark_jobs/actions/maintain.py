@@ -27,6 +27,7 @@ from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.batch.damaged_tables import require_undamaged
+from spark_jobs.batch.merge import tombstones_since
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.tidying import TABLES
 from spark_jobs.batch.totals import RunTotals
@@ -35,12 +36,11 @@ from spark_jobs.features import features_of, installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.cut_changes import note_cut
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.identity import has_same_identity, vacuum_hours
+from spark_jobs.plan.identity import has_same_identity
 from spark_jobs.plan.planned_batch import FileEntry, TableState, has_few_rows
-from spark_jobs.plan.tombstones import tombstones_since
-from spark_jobs.rules.step_results import Compacted
-from spark_jobs.tables.engine import Maintenance, TableContext
+from spark_jobs.tables.engine import Compacted, Engine, Maintenance
 from spark_jobs.tables.replayed_log import CHECKPOINT, COMMIT, POINTER
+from spark_jobs.tables.vacuum import vacuum_hours
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 
@@ -354,7 +354,7 @@ class _Maintenance:
         if (ledger := next((one for one in ledgers if one.state.keys is not None), None)) is not None:
             context = self.run.context()
             few = has_few_rows(replace(ledger.state, rows=sum(one.state.rows for one in ledgers)))
-            context = replace(context, engine=context.engine.suited(few_rows=few))
+            context = context.suited(few_rows=few)
             self._tables(context, ledger, now, kept)
         self._check()
         for run, one in zip(runs, ledgers, strict=True):
@@ -367,10 +367,9 @@ class _Maintenance:
         self.run.report("runs", rows=kept.runs_removed)
         return kept
 
-    def _tables(self, context: TableContext, ledger: Ledger, now: datetime, kept: MaintenanceResult) -> None:
-        engine, layout, spec = context.engine, context.layout, context.spec
-        maintenance = engine.maintenance(context)
-        if spec.keys and engine.tables.exists(layout.tombstones):
+    def _tables(self, context: Engine, ledger: Ledger, now: datetime, kept: MaintenanceResult) -> None:
+        layout, spec, maintenance = context.layout, context.spec, context.maintenance
+        if spec.keys and context.tables.exists(layout.tombstones):
             before = tombstones_since(spec, now)
             kept.tombstones_removed = maintenance.forget_tombstones(layout.tombstones, before, dry_run=self._dry)
             self.run.report("tombstones", rows=kept.tombstones_removed)
@@ -380,7 +379,7 @@ class _Maintenance:
         hours, has_erased = vacuum_hours(spec), bool(context.erasures.hashes())
         is_pointed = self._is_pointed_to(context)
         for name in TABLES:
-            if not engine.tables.exists(path := getattr(layout, name)):
+            if not context.tables.exists(path := getattr(layout, name)):
                 continue
             self._check()
             if not self._dry:
@@ -414,22 +413,22 @@ class _Maintenance:
             kept.leftovers_removed += sum(feature.withdraw(run) for feature in unused)
         return True
 
-    def _is_pointed_to(self, context: TableContext) -> bool:
+    def _is_pointed_to(self, context: Engine) -> bool:
         """Whether readers of an Iceberg catalog, if any, read the newest version, whose files stay a while."""
         run, path = self.run, context.layout.replica
-        if not is_iceberg(run.job.catalogs.get(run.spec.catalog or "")) or not context.engine.tables.exists(path):
+        if not is_iceberg(run.job.catalogs.get(run.spec.catalog or "")) or not context.tables.exists(path):
             return True
-        return is_pointed_to(run.runtime.storage, run.job.roots.lake, run.spec, context.engine.tables.version(path))
+        return is_pointed_to(run.runtime.storage, run.job.roots.lake, run.spec, context.tables.version(path))
 
-    def _cut(self, context: TableContext, ledger: Ledger, now: datetime) -> int:
+    def _cut(self, context: Engine, ledger: Ledger, now: datetime) -> int:
         retention = context.spec.changes_retention
-        if retention is None or not context.engine.tables.exists(context.layout.changes):
+        if retention is None or not context.tables.exists(context.layout.changes):
             return 0
         before = now - timedelta(seconds=seconds(retention))
         table_schema, swept = context.stored_schema(ledger.state), ledger.state.swept
         if not self._dry:  # first, so that a comparison that misses changes finds the reason
             note_cut(self.run.runtime.storage, context.layout.state, before=before.isoformat(), at=now.isoformat())
-        cut = context.engine.maintenance(context).cut_changes(table_schema, before, swept, dry_run=self._dry)
+        cut = context.maintenance.cut_changes(table_schema, before, swept, dry_run=self._dry)
         self.run.report("cut", rows=cut)
         return cut
 

@@ -1,4 +1,7 @@
-"""Makes replica and history again from the change table, then loads what has landed."""
+"""Makes replica and history again from the change table, then loads what has landed.
+
+`rebuild_run` carries it out, of which `plan` asks the refusals; `tables.swap` replaces the tables, of a reload, too.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,8 @@ from spark_jobs.rules.batch_schema import missing_of
 from spark_jobs.rules.rewrite import Rewrite, needs_files, plan_rewrite
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import REWRITE, version_of
-from spark_jobs.tables.engine import RebuildRequest, TableContext
+from spark_jobs.tables.engine import Engine
+from spark_jobs.tables.swap import SwapRequest
 
 
 def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
@@ -94,7 +95,7 @@ def require_possible(run: TableRun, ledger: Ledger) -> None:
     _require_values(run, context, ledger, _rewrite(run, context, ledger))
 
 
-def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
+def _rewrite(run: TableRun, context: Engine, ledger: Ledger) -> Rewrite:
     """What the rebuild does to the change table.
 
     Raises:
@@ -108,7 +109,7 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
     if begun is None:
         _require_protected(run, context, ledger.state)
     how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped)
-    how = replace(how, foreign=context.engine.contents(context).foreign_rows(context.layout.changes) > 0)
+    how = replace(how, foreign=context.stored.foreign_rows(context.layout.changes) > 0)
     if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
         raise _shard_needs_files(run, "the stored changes have another key, order, type, filter or mask")
     if how.filters and how.schema.keys and how.schema.has_partial_updates:
@@ -117,7 +118,7 @@ def _rewrite(run: TableRun, context: TableContext, ledger: Ledger) -> Rewrite:
     return how
 
 
-def _require_protected(run: TableRun, context: TableContext, state: TableState) -> None:
+def _require_protected(run: TableRun, context: Engine, state: TableState) -> None:
     """Require that known files have each column that `mask` and `exclude_columns` name.
 
     Raises:
@@ -134,7 +135,7 @@ def _is_rekeyed(run: TableRun, ledger: Ledger) -> bool:
     return lowered(run.spec.keys) != lowered(ledger.state.keys or ())
 
 
-def _require_values(run: TableRun, context: TableContext, ledger: Ledger, how: Rewrite) -> None:
+def _require_values(run: TableRun, context: Engine, ledger: Ledger, how: Rewrite) -> None:
     """Require that stored values fit what the row now asks for, unless the rebuild has begun.
 
     Raises:
@@ -144,7 +145,7 @@ def _require_values(run: TableRun, context: TableContext, ledger: Ledger, how: R
     is_begun = pending is not None and pending.mode == "refresh"
     if is_begun or not (how.is_needed or _is_rekeyed(run, ledger)):
         return
-    refused = context.engine.contents(context).refused_values(how)
+    refused = context.stored.refused_values(how)
     if refused:
         shown = ", ".join(
             f"{count} value{'' if count == 1 else 's'} of {column} ({code})"
@@ -224,7 +225,7 @@ class _Rebuild:
     """
 
     run: TableRun
-    context: TableContext
+    context: Engine
     ledger: Ledger
     claim: Claim
     found: dict[str, Damage] = field(default_factory=dict)
@@ -252,39 +253,39 @@ class _Rebuild:
         state = self._rewritten(plan, how)
         reselected = reselected_columns(run.spec, ledger.state)
         outcome.warn(kept_values(run, reselected))
-        request = RebuildRequest(
-            live=self.context, shadow=None, plan=plan, table_schema=how.schema,
+        request = SwapRequest(
+            shadow=None, plan=plan, table_schema=how.schema,
             floors=state.floors, swept=state.swept, reselected=bool(reselected),
         )  # fmt: skip
-        done = self.context.engine.rebuild(request).swap(lambda step: run.report(step, plan.number))
+        done = self.context.swap(request).carry_out(lambda step: run.report(step, plan.number))
         outcome.warn(notices.of_new_keys(run.spec, ledger.state, done.rows))
         rekeyed = _is_rekeyed(run, ledger)
         self._commit(plan, replace(state, rows=done.rows))
         outcome.batches += 1
         outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
         outcome.max_commit_ts = state.max_commit_ts
-        outcome.version = self.context.engine.tables.version(self.context.layout.replica)
+        outcome.version = self.context.tables.version(self.context.layout.replica)
         columns = [c.name for c in how.schema.data]
         return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed}
 
     def _rewritten(self, plan: BatchPlan, how: Rewrite) -> TableState:
         """The state once the change table is as it should be."""
-        engine, path = self.context.engine, self.context.layout.changes
-        if how.is_needed and engine.tables.last_transaction(path, REWRITE) < version_of(plan):
+        context, path = self.context, self.context.layout.changes
+        if how.is_needed and context.tables.last_transaction(path, REWRITE) < version_of(plan):
             self.claim.check()
-            engine.rewrite_changes(self.context, plan, how)
+            context.rewrite_changes(plan, how)
         self.run.report("append", plan.number)
         state, schema = self.ledger.state, how.schema
         state = replace(state, keys=self.run.spec.keys, sequence_by=schema.sequence or state.sequence_by)
         if not how.reordered:
             return state
-        recorded = Recorded(engine.contents(self.context).recorded_files())
+        recorded = Recorded(context.stored.recorded_files())
         highest = None
         for row in recorded.rows:
             highest = greater(highest, row.max_sequence)
         snapshots = None
         if state.snapshots is not None and schema.follows_snapshots:
-            snapshots = self.context.dialect.replaced_snapshots(state.snapshots)
+            snapshots = context.dialect.replaced_snapshots(state.snapshots)
         floors = [replace(f, sequence=recorded.highest_before(g)) for g, f in enumerate(state.floors, start=1)]
         return replace(
             state, sequence_type=schema.sequence_type, sequence_forms={},
@@ -299,7 +300,7 @@ class _Rebuild:
         texts = texts_of(run.dialect, state.typed)
         altered = has_foreign_changes(run.spec, run.runtime.storage, context.layout, self.ledger)
         state = replace(
-            state, batch=plan.number, delta_versions=versions_of(context.engine, context.layout), foreign=(),
+            state, batch=plan.number, delta_versions=versions_of(context), foreign=(),
             foreign_changes=altered, baseline=None,
             applied=settings_of(run.spec), unlocked=int(bool(texts) and has_unresolved(context)),
             typed=tuple(name for name in state.typed if name not in texts),

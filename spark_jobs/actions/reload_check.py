@@ -12,9 +12,8 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules.step_results import Archived, Replaced
 from spark_jobs.tables.damage import Damage
-from spark_jobs.tables.engine import RebuildRequest
+from spark_jobs.tables.swap import Archived, Replaced, Swap
 
 _SHOWN = 20
 
@@ -47,7 +46,7 @@ class Replacement(Replaced):
 
 
 def check(
-    run: TableRun, plan: BatchPlan, request: RebuildRequest, files: Mapping[str, FileEntry], archived: Archived, *,
+    run: TableRun, plan: BatchPlan, swap: Swap, files: Mapping[str, FileEntry], archived: Archived, *,
     compares: bool = True,
 ) -> Replacement:  # fmt: skip
     """Compare the new table with the live one before it replaces it.
@@ -60,9 +59,9 @@ def check(
         FatalError: `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may.
     """
     unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
-    engine, layout = request.live.engine, request.live.layout
-    table_schema = _common(request) if compares and engine.tables.exists(layout.replica) else None
-    replacement = _compared(request, table_schema, len(files) - len(unread), archived)
+    live, layout = swap.live, swap.live.layout
+    table_schema = _common(swap) if compares and live.tables.exists(layout.replica) else None
+    replacement = _compared(swap, table_schema, len(files) - len(unread), archived)
     losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
     if losses and not plan.confirmed:
         files_there = f"the {replacement.files} files that are there hold {replacement.rows} rows"
@@ -97,22 +96,22 @@ def require_landed(run: TableRun, ledger: Ledger, found: Mapping[str, Damage]) -
     raise FatalError(RELOAD_UNCONFIRMED, what, where=run.layout.landing, remedy=remedy)
 
 
-def _compared(request: RebuildRequest, table_schema: TableSchema | None, files: int, archived: Archived) -> Replacement:
-    engine, layout = request.live.engine, request.live.layout
-    work, columns = engine.rebuild(request), None
+def _compared(swap: Swap, table_schema: TableSchema | None, files: int, archived: Archived) -> Replacement:
+    live, columns = swap.live, None
     dropped: tuple[str, ...] = ()
     if table_schema is not None:
-        kept = {column.lower() for column in request.table_schema.columns}
-        dropped = tuple(c.name for c in engine.tables.data_columns(layout.replica) if c.name.lower() not in kept)
+        kept = {column.lower() for column in swap.table_schema.columns}
+        dropped = tuple(c.name for c in live.tables.data_columns(live.layout.replica) if c.name.lower() not in kept)
         columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
     return Replacement(
         files=files, columns=dropped, archived=sum(archived.by_file.values()),
-        **asdict(work.compared(columns)),
+        **asdict(swap.compared(columns)),
     )  # fmt: skip
 
 
-def _common(request: RebuildRequest) -> TableSchema | None:
+def _common(swap: Swap) -> TableSchema | None:
     """The schema with the columns of both replicas; null where they don't share their keys."""
-    stored = {column.name for column in request.live.engine.tables.data_columns(request.live.layout.replica)}
-    data = tuple(c for c in request.table_schema.data if c.name in stored)
-    return replace(request.table_schema, data=data) if stored.issuperset(request.table_schema.keys) else None
+    schema, live = swap.table_schema, swap.live
+    stored = {column.name for column in live.tables.data_columns(live.layout.replica)}
+    data = tuple(c for c in schema.data if c.name in stored)
+    return replace(schema, data=data) if stored.issuperset(schema.keys) else None

@@ -29,12 +29,11 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.append import append
 from spark_jobs.batch.commit import commit
 from spark_jobs.batch.damaged_tables import damaged, damages, mend_files, mend_logs, of_files, require_undamaged
-from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_all_changes, require_no_other_table, versions_of
-from spark_jobs.batch.pending import Batch, batches_ahead, files_changed, moment, without_held
-from spark_jobs.batch.read import ReadBatch, read
+from spark_jobs.batch.pending import batches_ahead, files_changed, moment, without_held
+from spark_jobs.batch.read import read
 from spark_jobs.batch.runtime import iso
-from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect
@@ -45,7 +44,6 @@ from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.generations import Recorded, of_times, reconstruct
 from spark_jobs.plan.identity import require_same_identity, reselected_columns
-from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import (
     BatchCommit,
     BatchPlan,
@@ -60,22 +58,22 @@ from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, text_of
 from spark_jobs.plan.sweeps import SweepRule, sweep_state
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.plan.waiting_files import Discovery, LandingRange
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
-from spark_jobs.rules.step_results import Archived, Rebuilt
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import version_of
-from spark_jobs.tables.engine import RebuildRequest, TableContext
+from spark_jobs.tables.engine import Engine
 from spark_jobs.tables.places import LargeBatchError
+from spark_jobs.tables.swap import Archived, Swapped, SwapRequest
 
 
-def recorded_files(context: TableContext, state: TableState) -> Recorded | None:
+def recorded_files(context: Engine, state: TableState) -> Recorded | None:
     """Generations by the change table; null where the ledger has them, or there is no change table."""
-    if state.batch or state.schemas or not context.engine.tables.exists(context.layout.changes):
+    if state.batch or state.schemas or not context.tables.exists(context.layout.changes):
         return None
-    return Recorded(context.engine.contents(context).recorded_files())
+    return Recorded(context.stored.recorded_files())
 
 
 def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, archives: bool = False) -> TableState:
@@ -198,7 +196,7 @@ def highest_sequence(before: TableState, after: TableState) -> str | None:
 
 
 def new_plan(
-    run: TableRun, ledger: Ledger, interrupted: BatchPlan | None = None, context: TableContext | None = None
+    run: TableRun, ledger: Ledger, interrupted: BatchPlan | None = None, context: Engine | None = None
 ) -> BatchPlan:
     """Plan of a reload that starts now, as the table's next batch, in place of a started one.
 
@@ -213,14 +211,14 @@ def new_plan(
     )  # fmt: skip
 
 
-def _unknown_batches(context: TableContext, ledger: Ledger) -> int:
+def _unknown_batches(context: Engine, ledger: Ledger) -> int:
     """Greatest number of a batch in the change table that the ledger lacks; no later one may have it again."""
     is_lost = ledger.state.batch == 0
     if not is_lost and has_all_changes(context.spec, context.storage, context.layout, ledger):
         return 0
-    if not context.engine.tables.exists(context.layout.changes):
+    if not context.tables.exists(context.layout.changes):
         return 0
-    return max((file.batch for file in context.engine.contents(context).recorded_files()), default=0)
+    return max((file.batch for file in context.stored.recorded_files()), default=0)
 
 
 def kept_values(run: TableRun, reselected: Collection[str]) -> list[RunWarning]:
@@ -297,7 +295,7 @@ class _Reload:
     """
 
     run: TableRun
-    live: TableContext
+    live: Engine
     ledger: Ledger
     plan: BatchPlan
     claim: Claim
@@ -313,7 +311,7 @@ class _Reload:
         return shadow_of(self.run, self.plan)
 
     @property
-    def shadow_context(self) -> TableContext:
+    def shadow_context(self) -> Engine:
         """The shadow table begins with the live table's columns, unless the files alone are to say them.
 
         Policies compare with the live table all the same.
@@ -367,7 +365,7 @@ def _repairable(run: TableRun, ledger: Ledger) -> dict[str, Damage]:
     return mend_logs(run, found)
 
 
-def _planned(run: TableRun, context: TableContext, ledger: Ledger, claim: Claim) -> BatchPlan:
+def _planned(run: TableRun, context: Engine, ledger: Ledger, claim: Claim) -> BatchPlan:
     """The plan of this reload, written; one that has begun to exchange tables goes on as it was asked for."""
     plan, options = ledger.plan(), run.job.options
     if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
@@ -403,7 +401,7 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
         work.ledger.write_plan(replace(work.plan, swapping=True))
     mend_files(work.live, work.found, work.run.runtime.clock())
     work.run.report("swapping", work.plan.number)
-    done = work.live.engine.rebuild(request).swap(lambda step: work.run.report(step, work.plan.number))
+    done = work.live.swap(request).carry_out(lambda step: work.run.report(step, work.plan.number))
     work.claim.check()
     state, discovery = _swept(work, fresh)
     if state.swept < state.generation:
@@ -415,7 +413,7 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
     return checked
 
 
-def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, Replacement | None]:
+def _built(work: _Reload, outcome: RunTotals) -> tuple[SwapRequest, Ledger, Replacement | None]:
     """Build and check the shadow table; the live table is unchanged."""
     table_schema, fresh = _ingest_all(work, outcome)
     if table_schema is None:
@@ -425,8 +423,8 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[RebuildRequest, Ledger, R
     reselected = reselected_columns(work.run.spec, before)
     outcome.warn(kept_values(work.run, reselected))
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
-    request = RebuildRequest(
-        live=work.live, shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
+    request = SwapRequest(
+        shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
         archives=_archives(work, table_schema),
         floors=_floors(work, fresh.state),
         swept=_swept(work, fresh)[0].swept,
@@ -450,21 +448,22 @@ def _floors(work: _Reload, state: TableState) -> tuple[GenerationFloor, ...]:
     """What was ingested before each generation, in the order that the new tables have."""
     if not work.plan.archives:
         return state.floors
-    held = Recorded(work.live.engine.contents(work.shadow_context).recorded_files())
+    held = Recorded(work.shadow_context.stored.recorded_files())
     return floors_of(held.floors(len(state.floors)), state.snapshots)
 
 
-def _checked(work: _Reload, request: RebuildRequest, fresh: Ledger) -> Replacement:
+def _checked(work: _Reload, request: SwapRequest, fresh: Ledger) -> Replacement:
     """Check the shadow table before the swap."""
-    archived = Archived() if "changes" in work.found else work.live.engine.rebuild(request).archived()
+    swap = work.live.swap(request)
+    archived = Archived() if "changes" in work.found else swap.archived()
     files = fresh.all_entries()
-    checked = check(work.run, work.plan, request, files, archived, compares="replica" not in work.found)
+    checked = check(work.run, work.plan, swap, files, archived, compares="replica" not in work.found)
     work.run.report("checked", work.plan.number)
     return checked
 
 
-def _require_all_changes(work: _Reload, request: RebuildRequest, fresh: TableState) -> None:
-    if work.live.engine.rebuild(request).drops_changes():
+def _require_all_changes(work: _Reload, request: SwapRequest, fresh: TableState) -> None:
+    if work.live.swap(request).drops_changes():
         before = work.ledger.state.sequence_by or ()
         other = before and before != fresh.sequence_by
         hint = (
@@ -516,7 +515,7 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
                 if all(file.path in delivered.set_aside for file in table.discovery.waiting):
                     break
                 continue
-            commit(table, MergedBatch(appended=append(table, delivered)))
+            commit(table, append(table, delivered))
         _require_settled(work, [path for path, row in ledger.all_entries().items() if not row.fingerprint])
         ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
     if ledger.state.keys is None:
@@ -524,7 +523,7 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
     return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
 
 
-def _require_loads(work: _Reload, delivered: ReadBatch) -> None:
+def _require_loads(work: _Reload, delivered: Batch) -> None:
     """Make no table of a part of its full load; of a reload a user is told what it would lack, and decides.
 
     Raises:
@@ -584,7 +583,7 @@ def _with_known_generations(work: _Reload, discovery: Discovery, outcome: RunTot
     return by_ledger(work.run, work.ledger, discovery, outcome, archives=work.plan.archives)
 
 
-def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int) -> None:
+def _commit(work: _Reload, fresh: Ledger, request: SwapRequest, rows_now: int) -> None:
     """The live ledger takes over the rows and the state of the shadow ledger."""
     work.run.report("commit", work.plan.number)
     before, rows = work.ledger.state, fresh.all_entries()
@@ -595,7 +594,7 @@ def _commit(work: _Reload, fresh: Ledger, request: RebuildRequest, rows_now: int
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
         max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
-        delta_versions=versions_of(work.live.engine, work.live.layout), baseline=None,
+        delta_versions=versions_of(work.live), baseline=None,
         foreign=(), foreign_changes=False,
         floors=request.floors,
         tombstones_purged_at=before.tombstones_purged_at,
@@ -616,13 +615,13 @@ def _swept(work: _Reload, fresh: Ledger) -> tuple[TableState, Discovery]:
     return sweep_after_reload(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
 
 
-def _settle(work: _Reload, outcome: RunTotals, state: TableState, done: Rebuilt) -> None:
+def _settle(work: _Reload, outcome: RunTotals, state: TableState, done: Swapped) -> None:
     outcome.batches = max(outcome.batches, 1)
     outcome.changes_written = done.changes_added
     outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
     outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
     outcome.max_commit_ts = state.max_commit_ts
-    outcome.version = work.live.engine.tables.version(work.live.layout.replica)
+    outcome.version = work.live.tables.version(work.live.layout.replica)
 
 
 def _forget(work: _Reload) -> None:

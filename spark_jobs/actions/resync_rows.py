@@ -42,7 +42,7 @@ from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.erasure import how_written, key_text
 from spark_jobs.rules.texts import BITS, read_json
 from spark_jobs.source_tables import opened
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 from spark_jobs.verification import DIFFERENCES, WINDOW_DIFFERENCES, Columns, mark_of, read_differences
 
 _KEYS_AT_ONCE = 200
@@ -176,7 +176,7 @@ class _Resync:
     """
 
     run: TableRun
-    context: TableContext
+    context: Engine
     schema: TableSchema
     source: SourceRows
     columns: Columns
@@ -272,11 +272,11 @@ class _Resync:
     # What is read of the lake, always before the source
 
     def _lake_rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        shard, engine = self.run.shard, self.context.engine
+        shard, stored = self.run.shard, self.context.stored
         if not shard:
-            yield from engine.contents(self.context).live_rows(columns)
+            yield from stored.live_rows(columns)
             return
-        for source, *row in engine.contents(self.context).live_rows((SHARD_COLUMN, *columns)):
+        for source, *row in stored.live_rows((SHARD_COLUMN, *columns)):
             if source == shard:
                 yield tuple(row)
 

@@ -38,7 +38,7 @@ from spark_jobs.rules.verify import BUCKETS, Verdict, together
 from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.engine import Engine
 from spark_jobs.verification import ABSENT, SourceVerdict, WindowVerdict, grid_of, verify_source, verify_windows
 
 
@@ -132,7 +132,7 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     require_loaded_tables(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
     totals.warn(warnings_of(foreign_commits(run.spec, context.storage, context.layout, ledger)))
-    verdict = context.engine.contents(context).verify(table_schema, ledger.state.swept, _asked(run).limit)
+    verdict = context.stored.verify(table_schema, ledger.state.swept, _asked(run).limit)
     if run.shard or not table_schema.keys:
         totals.warn(_not_compared(run))
         return verdict, None
@@ -148,7 +148,7 @@ def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
 
 
 def _against_source(
-    run: TableRun, context: TableContext, table_schema: TableSchema, state: TableState
+    run: TableRun, context: Engine, table_schema: TableSchema, state: TableState
 ) -> SourceVerdict | None:
     """Null without a connection."""
     connection = run.source_connection

@@ -181,7 +181,7 @@ class _Compared:
             schema=schema, columns=tuple(columns.spelled), spelled=columns.spelled, first=first.batch_id, shown=_NAMED,
             marks=GDDL in theirs.names,
         )  # fmt: skip
-        findings = context.engine.contents(context).compared_with(path, rule)
+        findings = context.stored.compared_with(path, rule)
         # Listed after the other table was read: it has no change of a file that is not among them.
         waiting = run.discover(ledger, wait="idle").waiting if findings.different else ()
         wanted = {row.key for row in findings.listed}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from spark_jobs.batch import notices
-from spark_jobs.batch.pending import Batch, replays
-from spark_jobs.batch.read import ReadBatch
-from spark_jobs.batch.session import TableSession
-from spark_jobs.dialects.protocol import Unreadable
+from spark_jobs.batch.pending import replays
+from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import is_changed
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
@@ -16,46 +14,18 @@ from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.source_snapshots import generation_after
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.figures import DecodedBatch, Figures
-from spark_jobs.rules.step_results import NOTHING_APPENDED, Appended, Overlap
-from spark_jobs.tables.engine import AppendedWork
+from spark_jobs.rules.redelivery import Overlap
 
 
-@dataclass(frozen=True, kw_only=True)
-class AppendedBatch:
-    """What of a batch has reached the change table and the quarantine.
-
-    Attributes:
-        batch: its plan has what its files have decided.
-        work: None: no file could be read.
-    """
-
-    batch: Batch
-    work: AppendedWork | None = None
-    bad_files: tuple[Unreadable, ...] = ()
-
-    @property
-    def decoded_batch(self) -> DecodedBatch | None:
-        return None if self.work is None else self.work.decoded_batch
-
-    @property
-    def opens(self) -> bool:
-        """A generation is opened by a readable load file or a missing folder; not by a damaged file."""
-        return self.work is not None or not self.bad_files
-
-    @property
-    def appended(self) -> Appended:
-        return NOTHING_APPENDED if self.work is None else self.work.appended
-
-
-def append(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
+def append(table: TableSession, batch: Batch) -> Batch:
     """Write a batch's changes to the change table, each once.
 
     Raises:
         FatalError: `BATCH_UNBALANCED`.
     """
-    batch, work, plan, state = delivered.batch, delivered.work, delivered.batch.plan, table.state
+    work, plan, state = batch.work, batch.plan, table.state
     if work is None:
-        return put_aside(table, delivered)
+        return put_aside(table, batch)
     decoded = work.decoded_batch
     decided = with_decision(plan, decoded.schema, state)
     if decided != plan:
@@ -63,36 +33,36 @@ def append(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
     if batch.resumed or state.keys is None or schema_changes(decoded, state) or is_changed(table.spec, state.applied):
         work.tables.ensure_tables()
     if plan.source == "files":
-        work.quarantine(delivered.bad_files, _known_files(table, plan))
+        work.quarantine(batch.bad_files, _known_files(table, plan))
     table.run.report("quarantine", plan.number, decoded.figures.quarantined)
-    done = work.append(overlap_of(decoded.figures, plan, table.ledger))
-    table.run.report("append", plan.number, done.appended.written)
-    shared = notices.of_shared_keys(table.spec, decoded.figures, done.appended.written)
-    table.note((*decoded.schema.warnings, *done.appended.warnings, *shared))
+    work.append(overlap_of(decoded.figures, plan, table.ledger))
+    table.run.report("append", plan.number, work.appended.written)
+    shared = notices.of_shared_keys(table.spec, decoded.figures, work.appended.written)
+    table.note((*decoded.schema.warnings, *work.appended.warnings, *shared))
     changes = table.totals.schema_changes
     changes += [change for change in decoded.schema.plan.changes if change not in changes]
-    return AppendedBatch(batch=replace(batch, plan=decided), work=done, bad_files=delivered.bad_files)
+    return replace(batch, plan=decided)
 
 
-def put_aside(table: TableSession, delivered: ReadBatch) -> AppendedBatch:
+def put_aside(table: TableSession, batch: Batch) -> Batch:
     """Leave the batch to its files that could not be read; those that could wait for the whole load."""
-    plan, bad_files = delivered.batch.plan, delivered.bad_files
+    plan, bad_files = batch.plan, batch.bad_files
     paths = {u.file.path for u in bad_files}
     if bad_files and len(paths) < len(plan.files):
         plan = replace(plan, files=tuple(file for file in plan.files if file.path in paths), sweep=False)
         table.ledger.write_plan(plan)
         table.discovery = replace(table.discovery, listed_in_full_at=None)
     if bad_files:
-        table.engine.quarantine(table.context).append_files(plan, bad_files, _known_files(table, plan))
-    return AppendedBatch(batch=replace(delivered.batch, plan=plan), bad_files=bad_files)
+        table.context.quarantine.append_files(plan, bad_files, _known_files(table, plan))
+    return replace(batch, plan=plan)
 
 
-def resume(table: TableSession, batch: Batch) -> AppendedBatch:
+def resume(table: TableSession, batch: Batch) -> Batch:
     """Resume from the change table a batch that had appended its changes before its files changed."""
-    work = table.engine.resume_from_changes(table.context, batch.plan, table.state)
+    work = table.context.resume_from_changes(batch.plan, table.state)
     if is_changed(table.spec, table.state.applied):
         work.tables.ensure_tables()
-    return AppendedBatch(batch=batch, work=work)
+    return replace(batch, work=work)
 
 
 def _known_files(table: TableSession, plan: BatchPlan) -> list[str]:

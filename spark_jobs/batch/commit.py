@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.codes import CAST_FAILED
 from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
-from spark_jobs.batch.append import AppendedBatch
-from spark_jobs.batch.merge import MergedBatch
 from spark_jobs.batch.own_tables import has_of_changes, remember, versions_of
-from spark_jobs.batch.refusals import forms_after
-from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.read import forms_after
+from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.batch.source_log import files_before_log_began, log_time
 from spark_jobs.batch.totals import columns_of
 from spark_jobs.plan.applied_settings import settings_of
@@ -19,70 +18,72 @@ from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.rules.figures import DecodedBatch
-from spark_jobs.tables.engine import TableContext
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.engine import Engine
 
 _MISPLACED = 1000
 """Most paths that the ledger keeps of files with positions of another log."""
 
 
-def commit(table: TableSession, merged: MergedBatch) -> None:
+def commit(table: TableSession, batch: Batch) -> None:
     """Commit the batch, and count it.
 
     Raises:
         RetriableError: `LEDGER_CONFLICT`, or as `Claim.check`.
     """
-    number = merged.appended.batch.plan.number
+    number = batch.plan.number
     table.run.report("commit", number)
     table.claim.check()
-    made = commit_of(table, merged)
+    made = commit_of(table, batch)
     remember(table.context, table.ledger, made.plan)
     table.ledger.commit(made)
     table.run.report("committed", number)
-    _count(table, merged, made)
+    _count(table, batch, made)
 
 
-def _count(table: TableSession, merged: MergedBatch, made: BatchCommit) -> None:
-    totals, appended = table.totals, merged.appended
+def _count(table: TableSession, batch: Batch, made: BatchCommit) -> None:
+    totals = table.totals
     totals.batches += 1
     totals.files += len(made.plan.files)
     totals.bytes_read += sum(file.size for file in made.plan.files)
     if changing := tuple(row.path for row in made.files if not row.fingerprint):
         totals.revisit = True
         table.note(notices.of_unsettled(changing))
-    totals.changes_written += appended.appended.written
-    totals.redelivered += appended.appended.redelivered
-    if (decoded := appended.decoded_batch) is not None:
+    if batch.work is not None:
+        decoded, appended = batch.work.decoded_batch, batch.work.appended
+        totals.changes_written += appended.written
+        totals.redelivered += appended.redelivered
         totals.rows_read += decoded.figures.rows
         totals.quarantined += decoded.figures.quarantined
         totals.columns = columns_of(decoded.schema)
-    totals.count(merged.main)
+    totals.count(batch.main)
 
 
-def commit_of(table: TableSession, merged: MergedBatch) -> BatchCommit:
+def commit_of(table: TableSession, batch: Batch) -> BatchCommit:
     """The ledger's commit of a batch: its files, and the state of the table after it."""
-    appended, swept, main = merged.appended, merged.swept, merged.main
-    plan, before = appended.batch.plan, table.state
-    after = _state_of(table, appended, swept=swept.done)
+    plan, swept, main, before = batch.plan, batch.swept, batch.main, table.state
+    after = _state_of(table, batch, swept=swept.done)
     unlocked, replayed = _unlocked(table, plan)
     grown = main.inserted - (main.deleted if table.spec.delete == "hard" else 0)
     after = replace(
         after,
         rows=max(0, before.rows + grown),
-        tombstones_purged_at=merged.purged_at or after.tombstones_purged_at,
-        delta_versions=versions_of(table.engine, table.layout, before),
+        tombstones_purged_at=batch.purged_at or after.tombstones_purged_at,
+        delta_versions=versions_of(table.context, before),
         foreign=table.foreign,
         foreign_changes=after.foreign_changes or has_of_changes(table.foreign),
         held=swept.held or (None if swept.done else after.held),
         unlocked=unlocked,
         replayed=replayed,
     )
-    files = _entries_of(table.context.storage, appended, before)
+    files = _entries_of(table.context.storage, batch, before)
     return BatchCommit(number=plan.number, plan=plan, files=files, state=after)
 
 
-def has_unresolved(context: TableContext) -> bool:
+def has_unresolved(context: Engine) -> bool:
     """Whether anything is in quarantine."""
-    return context.engine.quarantine(context).counts()[0] > 0
+    return context.quarantine.counts()[0] > 0
 
 
 def _unlocked(table: TableSession, plan: BatchPlan) -> tuple[int, int]:
@@ -95,13 +96,13 @@ def _unlocked(table: TableSession, plan: BatchPlan) -> tuple[int, int]:
     return (state.unlocked, state.replayed) if plan.shard else (0, 0)
 
 
-def _entries_of(storage: Storage, done: AppendedBatch, state: TableState) -> tuple[FileEntry, ...]:
+def _entries_of(storage: Storage, done: Batch, state: TableState) -> tuple[FileEntry, ...]:
     """A row for each readable or unreadable file of the plan; none for files that were removed.
 
     What was read of a file that was written meanwhile may be a part of it, also if its content is in the end what it
     was: its row says so by having no fingerprint, and the next listing takes it as written again.
     """
-    plan = done.batch.plan
+    plan = done.plan
     bad = {u.file.path for u in done.bad_files}
     rows = []
     for file in plan.files:
@@ -122,13 +123,13 @@ def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch)
     return entry if figures is None else replace(entry, **asdict(figures))
 
 
-def _state_of(table: TableSession, done: AppendedBatch, *, swept: bool) -> TableState:
+def _state_of(table: TableSession, done: Batch, *, swept: bool) -> TableState:
     """The table's state by the batch's files.
 
     Args:
         swept: rows of older generations were removed.
     """
-    decoded_batch, spec, state, plan = done.decoded_batch, table.spec, table.state, done.batch.plan
+    decoded_batch, spec, state, plan = done.decoded_batch, table.spec, table.state, done.plan
     plan = plan if done.opens else replace(plan, generation=max(state.generation, 1))
     times = table.context.dialect.times
     after = state_after(plan, state, landing=table.layout.landing, remaining=table.discovery, times=times)

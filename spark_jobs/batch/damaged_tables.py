@@ -12,7 +12,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.tidying import TABLES
 from spark_jobs.plan.sharding import rebuild_command, refreshed
 from spark_jobs.tables.damage import Damage, damage_of, mend
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.table_context import TableContext
 
 _OF_FILES = ("changes", "errors")
 """Tables that nothing in the lake can make again: landed files do."""
@@ -74,7 +74,7 @@ def mend_files(context: TableContext, found: dict[str, Damage], now: datetime) -
     """Take damaged files out of tables that are about to be made again."""
     if found:
         mend(context.storage, list(found.values()), int(now.timestamp() * 1000))
-        context.engine.tables.forget_all()
+        context.tables.forget_all()
 
 
 def damaged(spec: TableSpec, found: dict[str, Damage]) -> FatalError | None:

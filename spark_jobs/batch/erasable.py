@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import can_let_go
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.identity import require_same_identity, vacuum_hours
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.tables.vacuum import vacuum_hours
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.engine import Engine
 
 
-def require_erasable(run: TableRun, context: TableContext, ledger: Ledger) -> None:
+def require_erasable(run: TableRun, context: Engine, ledger: Ledger) -> None:
     """Refuse what can't be erased from now; writes nothing. Which key is meant is not judged here.
 
     Raises:

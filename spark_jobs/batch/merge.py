@@ -6,85 +6,60 @@ truncate ─► decide ─► tombstones ─► replica ─► sweep ─► hist
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.result import MainCounts
 from spark_jobs.batch import notices
-from spark_jobs.batch.append import AppendedBatch
 from spark_jobs.batch.pending import replays
 from spark_jobs.batch.runtime import iso
-from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.session import Batch, Swept, TableSession
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, is_changed
 from spark_jobs.plan.batching import generation_floors_of
-from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.sweeps import SweepRule, held_sweep
-from spark_jobs.plan.tombstones import tombstones_since
 from spark_jobs.rules.figures import Figures
-from spark_jobs.tables.engine import AppendedWork, Decision, TableContext, TableWork
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.engine import BatchWork, Engine
+    from spark_jobs.tables.whole_tables import TableWriter
+
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.spec import TableSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Swept:
-    """Result of a sweep.
-
-    Attributes:
-        done: rows of older generations were removed; false also where the batch does not sweep.
-        held: why they were not, though the full load is complete; None: not held.
-    """
-
-    done: bool = False
-    counts: MainCounts = field(default_factory=MainCounts)
-    held: HeldSweep | None = None
-
-
-NOT_SWEPT = Swept()
-
-
-@dataclass(frozen=True, kw_only=True)
-class MergedBatch:
-    """What became of the replica.
-
-    Attributes:
-        purged_at: when old tombstones were removed in this batch; null when it wasn't their time.
-    """
-
-    appended: AppendedBatch
-    main: MainCounts = field(default_factory=MainCounts)
-    swept: Swept = NOT_SWEPT
-    purged_at: str | None = None
-
-
-def merge(table: TableSession, appended: AppendedBatch) -> MergedBatch:
+def merge(table: TableSession, batch: Batch) -> Batch:
     """Apply a batch's changes to replica and history; a batch without rows sweeps, or reconciles the tables."""
-    work, plan, state = appended.work, appended.batch.plan, table.state
-    sweeps = plan.sweep and load_is_whole(plan, appended.bad_files, table.ledger)
+    work, plan, state = batch.work, batch.plan, table.state
+    sweeps = plan.sweep and load_is_whole(plan, batch.bad_files, table.ledger)
     if work is None:
         swept = sweep_alone(table.context, plan, state, sweeps=sweeps)
-        return MergedBatch(appended=appended, main=swept.counts, swept=swept)
+        return replace(batch, main=swept.counts, swept=swept)
     cut = _truncate(table, work, plan) if plan.truncates is not None else MainCounts()
-    decision, has_keys = work.decide(), bool(work.decoded_batch.schema.table_schema.keys)
+    work.decide()
+    has_keys = bool(work.decoded_batch.schema.table_schema.keys)
     table.run.report("decide", plan.number)
     if has_keys:
-        decision.tombstones()
+        work.tombstones()
         table.run.report("tombstones", plan.number)
-    main = _put_replica(table, appended, work, decision)
-    swept = sweep(table.context, work.tables, plan) if sweeps else NOT_SWEPT
+    main = _put_replica(table, plan, work)
+    swept = sweep(table.context, work.tables, plan) if sweeps else Swept()
     table.run.report("replica", plan.number, main.inserted + main.updated + main.deleted)
     if has_keys and table.spec.history:
-        _update_history(table, work, plan, decision, swept)
+        _update_history(table, work, plan, swept)
     main = replace(main, updated=main.updated + cut.updated, deleted=main.deleted + swept.counts.deleted + cut.deleted)
     table.totals.commit = work.tables.commit_method
     purged_at = _purge_tombstones(table)
     if plan.source == "quarantine":
         work.resolve_rows()
-    return MergedBatch(appended=appended, main=main, swept=swept, purged_at=purged_at)
+    return replace(batch, main=main, swept=swept, purged_at=purged_at)
 
 
-def _truncate(table: TableSession, work: AppendedWork, plan: BatchPlan) -> MainCounts:
+def _truncate(table: TableSession, work: BatchWork, plan: BatchPlan) -> MainCounts:
     """Delete rows before the truncates of a batch, before its other changes are applied."""
     done = work.tables.truncate()
     table.run.report("truncate", plan.number, done.deleted)
@@ -93,10 +68,9 @@ def _truncate(table: TableSession, work: AppendedWork, plan: BatchPlan) -> MainC
     return replace(done, updated=updated)
 
 
-def _put_replica(table: TableSession, appended: AppendedBatch, work: AppendedWork, decision: Decision) -> MainCounts:
+def _put_replica(table: TableSession, plan: BatchPlan, work: BatchWork) -> MainCounts:
     """Commit the replica; note what was late or is stale."""
-    figures, plan = work.decoded_batch.figures, appended.batch.plan
-    applied = decision.replica()
+    figures, applied = work.decoded_batch.figures, work.replica()
     table.note(applied.warnings)
     table.totals.late_ignored += applied.late
     if figures.quarantined:
@@ -109,10 +83,10 @@ def _put_replica(table: TableSession, appended: AppendedBatch, work: AppendedWor
     return applied.main
 
 
-def _update_history(table: TableSession, work: AppendedWork, plan: BatchPlan, decision: Decision, swept: Swept) -> None:
+def _update_history(table: TableSession, work: BatchWork, plan: BatchPlan, swept: Swept) -> None:
     state = table.state
     of_all_keys = swept.done or plan.truncates is not None or history_begins(table.spec, state.applied)
-    versions = work.tables if of_all_keys else decision
+    versions = work.tables if of_all_keys else work
     vanished = plan.generation if swept.done else state.swept
     versions.history(generation_floors_of(plan, state), swept=vanished)
     table.run.report("history", plan.number)
@@ -123,9 +97,9 @@ def _purge_tombstones(table: TableSession) -> str | None:
     now, path, last = table.run.runtime.clock(), table.layout.tombstones, table.state.tombstones_purged_at
     if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
         return None
-    if last is not None and table.spec.keys and table.engine.tables.exists(path):
+    if last is not None and table.spec.keys and table.context.tables.exists(path):
         since = tombstones_since(table.spec, now)
-        table.engine.maintenance(table.context).forget_tombstones(path, since, dry_run=False)
+        table.context.maintenance.forget_tombstones(path, since, dry_run=False)
     return iso(now)
 
 
@@ -145,28 +119,33 @@ def is_late_as_a_whole(figures: Figures, state: TableState) -> bool:
     return known is not None and bool(highs) and all(is_after(known, high) for high in highs)
 
 
-def sweep(context: TableContext, work: TableWork, plan: BatchPlan) -> Swept:
+def sweep(context: Engine, work: TableWriter, plan: BatchPlan) -> Swept:
     """Sweep, unless it would remove a larger share of the replica than the row allows without a release."""
     rows, live = work.sweepable()
     held = held_sweep(plan, rows, live, SweepRule.of(context.spec))
     return Swept(held=held) if held is not None else Swept(done=True, counts=work.sweep())
 
 
-def sweep_alone(context: TableContext, plan: BatchPlan, state: TableState, *, sweeps: bool) -> Swept:
+def sweep_alone(context: Engine, plan: BatchPlan, state: TableState, *, sweeps: bool) -> Swept:
     """Run a batch without rows: for a missing folder, or a settled reload.
 
     Args:
         sweeps: remove rows of older generations; else tables are only reconciled with the row.
     """
     changed = is_changed(context.spec, state.applied)
-    if not context.engine.tables.exists(context.layout.replica) or not (sweeps or changed):
+    if not context.tables.exists(context.layout.replica) or not (sweeps or changed):
         return Swept(done=sweeps)
-    work = context.engine.table_work(context, plan, context.stored_schema(state))
+    work = context.table_work(plan, context.stored_schema(state))
     if changed:
         work.ensure_tables()
-    swept = sweep(context, work, plan) if sweeps else NOT_SWEPT
+    swept = sweep(context, work, plan) if sweeps else Swept()
     derived = swept.done or history_begins(context.spec, state.applied)
     if derived and context.spec.history and context.spec.keys:
         vanished = plan.generation if swept.done else state.swept
         work.history(generation_floors_of(plan, state), swept=vanished)
     return swept
+
+
+def tombstones_since(spec: TableSpec, now: datetime) -> datetime:
+    """Tombstones of deletes that were applied before this time are removed, by a batch once a day or maintenance."""
+    return now - timedelta(seconds=seconds(spec.tombstone_retention))

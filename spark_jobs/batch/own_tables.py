@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.codes import (
     BASELINE_LOST,
@@ -26,8 +26,11 @@ from spark_jobs.plan.baseline import BASELINE
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState
 from spark_jobs.plan.sharding import rebuild_command, rebuild_of
 from spark_jobs.tables.delta_log import APPEND, MERGE, DeltaCommit, DeltaCommits, is_later, version_of
-from spark_jobs.tables.engine import Engine, TableContext
 from spark_jobs.tables.replayed_log import ReplayedLog
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.engine import Engine
+    from spark_jobs.tables.table_context import TableLogs
 
 REPLACED = "REPLACED"
 """In place of an operation, where the log does not reach back to the version that the ledger knows."""
@@ -42,37 +45,38 @@ _SAMPLE = 5
 _TABLES = ("changes", "replica", "history", "tombstones")
 
 
-def versions_of(engine: Engine, layout: Layout, before: TableState | None = None) -> dict[str, int]:
+def versions_of(context: Engine, before: TableState | None = None) -> dict[str, int]:
     """What `TableState.delta_versions` holds after a batch.
 
     Args:
         before: before a batch, which may not have read the log of the quarantine; None: all tables were made again.
     """
-    errors = engine.tables.known_log(layout.errors)
-    versions = {name: engine.tables.version(getattr(layout, name)) for name in _TABLES}
+    tables, layout = context.tables, context.layout
+    errors = tables.known_log(layout.errors)
+    versions = {name: tables.version(getattr(layout, name)) for name in _TABLES}
     if before is None:
-        versions["errors"] = engine.tables.version(layout.errors)
+        versions["errors"] = tables.version(layout.errors)
     else:
         versions["errors"] = before.delta_versions.get("errors") if errors is None else errors.version
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def remember(context: TableContext, ledger: Ledger, plan: BatchPlan) -> None:
+def remember(context: Engine, ledger: Ledger, plan: BatchPlan) -> None:
     """Keep what the run of a batch knows of the tables' logs for the next one, see `recall`.
 
     Not of a table with several sources, of which an erasure would have to forget what each knows.
     """
     if context.spec.shard:
         return
-    logs = {name: context.engine.tables.known_log(getattr(context.layout, name)) for name in _TABLES}
+    logs = {name: context.tables.known_log(getattr(context.layout, name)) for name in _TABLES}
     stored = {name: log.to_json() for name, log in logs.items() if log is not None}
     known: dict[str, Any] = {name: log for name, log in stored.items() if log is not None}
-    if known and not context.engine.tables.exists(context.layout.errors):
+    if known and not context.tables.exists(context.layout.errors):
         known["errors"] = None
     ledger.write_delta_logs(plan, known)
 
 
-def recall(context: TableContext, ledger: Ledger) -> None:
+def recall(context: Engine, ledger: Ledger) -> None:
     """Let the engine know what the last batch knew of the tables' logs."""
     versions = ledger.state.delta_versions
     if context.spec.shard or not versions or ledger.plan() is not None:
@@ -80,22 +84,22 @@ def recall(context: TableContext, ledger: Ledger) -> None:
     logs = ledger.delta_logs()
     for name in (*_TABLES, "errors"):
         if name not in versions and (name != "errors" or (name in logs and logs[name] is None)):
-            context.engine.tables.recall(getattr(context.layout, name), None)
+            context.tables.recall(getattr(context.layout, name), None)
     for name, stored in logs.items():
         with suppress(KeyError, TypeError, AttributeError):  # a copy of another release
             log = ReplayedLog.of_json(stored)
             if log.version == versions.get(name):
-                context.engine.tables.recall(getattr(context.layout, name), log)
+                context.tables.recall(getattr(context.layout, name), log)
 
 
 def foreign_commits(
-    spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger, engine: Engine | None = None,
+    spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger, tables: TableLogs | None = None,
     names: Collection[str] = (*_TABLES, "errors"),
 ) -> tuple[ForeignCommit, ...]:  # fmt: skip
     """Commits of others that changed data: those that the ledger knows, and new ones.
 
     Args:
-        engine: that goes on to work with the logs as they are read here.
+        tables: that are worked on with the logs as they are read here.
         names: of the tables whose logs are read for new ones; of the quarantine, in which anybody may delete rows, it
             only has to have the version that the ledger knows.
 
@@ -108,7 +112,7 @@ def foreign_commits(
         if name not in names:
             continue
         path = getattr(layout, name)
-        commits = log.since(path, version) if engine is None else engine.tables.commits_since(path, version)
+        commits = log.since(path, version) if tables is None else tables.commits_since(path, version)
         if name == "errors":
             if commits is None:
                 require_known_version(spec, storage, name, path, version)
@@ -163,7 +167,7 @@ def has_of_changes(commits: Iterable[ForeignCommit]) -> bool:
     return any(commit.table == "changes" for commit in commits)
 
 
-def require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
+def require_newest_of_shard(context: Engine, ledger: Ledger) -> None:
     """Refuse the ledger of a shard that lacks a batch of the tables.
 
     By the tables' transactions: versions that other shards left hide the shard's own commits.
@@ -174,7 +178,7 @@ def require_newest_of_shard(context: TableContext, ledger: Ledger) -> None:
     known, layout = _newest_plan(ledger), context.layout
     for name, step in (("changes", APPEND), ("replica", MERGE)):
         path = getattr(layout, name)
-        if context.engine.tables.last_transaction(path, step) > known:
+        if context.tables.last_transaction(path, step) > known:
             raise _behind(context.spec, name, path, layout.state)
 
 
@@ -185,7 +189,7 @@ def _newest_plan(ledger: Ledger) -> int:
     return max((version_of(plan) for plan in plans if plan is not None), default=-1)
 
 
-def require_loaded_tables(context: TableContext, state: TableState) -> None:
+def require_loaded_tables(context: Engine, state: TableState) -> None:
     """Refuse a ledger of a loaded table whose replica or change table is missing, also one that knows no versions yet.
 
     Raises:
@@ -193,21 +197,21 @@ def require_loaded_tables(context: TableContext, state: TableState) -> None:
     """
     for name in ("changes", "replica"):
         path = getattr(context.layout, name)
-        if state.keys is not None and not context.engine.tables.exists(path):
+        if state.keys is not None and not context.tables.exists(path):
             raise _missing_table(context.spec, name, path)
 
 
-def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
+def require_no_other_table(context: Engine, ledger: Ledger) -> None:
     """Refuse to make a table where another job has one; also where a ledger knows batches that no change table has.
 
     Raises:
         FatalError: `TABLE_NOT_OURS`.
     """
-    engine, path = context.engine, context.layout.replica
+    tables, path = context.tables, context.layout.replica
     is_known = ledger.state.batch or ledger.plan() is not None
-    if (is_known and engine.tables.exists(context.layout.changes)) or not engine.tables.exists(path):
+    if (is_known and tables.exists(context.layout.changes)) or not tables.exists(path):
         return
-    if not engine.contents(context).is_ours(path):
+    if not context.stored.is_ours(path):
         table = context.spec.table
         if is_known:
             raise FatalError(
@@ -224,7 +228,7 @@ def require_no_other_table(context: TableContext, ledger: Ledger) -> None:
         )
 
 
-def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCommit, ...]:
+def require_own_tables(context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:
     """Foreign commits to the tables that don't prevent a batch.
 
     Raises:
@@ -233,7 +237,7 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
             changes; `BASELINE_LOST`.
     """
     state = ledger.state
-    commits = foreign_commits(context.spec, context.storage, context.layout, ledger, context.engine)
+    commits = foreign_commits(context.spec, context.storage, context.layout, ledger, context.tables)
     require_loaded_tables(context, state)
     if context.spec.shard:
         require_newest_of_shard(context, ledger)
@@ -243,20 +247,20 @@ def require_own_tables(context: TableContext, ledger: Ledger) -> tuple[ForeignCo
     return commits
 
 
-def _require_own_rows(context: TableContext, state: TableState, name: str) -> None:
+def _require_own_rows(context: Engine, state: TableState, name: str) -> None:
     path = getattr(context.layout, name)
-    if not context.engine.contents(context).is_ours(path):
+    if not context.stored.is_ours(path):
         what = f"the {name} has no column _gddl: another writer has replaced its columns, or restored an old version"
         remedy = f"restore its newest version of ours, or {rebuild_of(context.spec)}"
         raise FatalError(FOREIGN_ROWS, what, where=path, remedy=remedy)
     since = _since_adoption(context, state, name)
     added = None if since is None else frozenset(file for commit in since if not commit.ours for file in commit.added)
-    count = context.engine.contents(context).foreign_rows(path, added)
+    count = context.stored.foreign_rows(path, added)
     if count or _moves_foreign_rows(since or ()):
         raise _foreign_rows(context, state, name, count)
 
 
-def _foreign_rows(context: TableContext, state: TableState, name: str, count: int) -> FatalError:
+def _foreign_rows(context: Engine, state: TableState, name: str, count: int) -> FatalError:
     rebuild = rebuild_of(context.spec)
     what = f"{count} rows of the {name} have no _gddl: another writer inserted them"
     remedy = f"delete them (DELETE ... WHERE _gddl IS NULL), or {rebuild}"
@@ -267,14 +271,14 @@ def _foreign_rows(context: TableContext, state: TableState, name: str, count: in
     return FatalError(FOREIGN_ROWS, what, where=getattr(context.layout, name), remedy=remedy)
 
 
-def _since_adoption(context: TableContext, state: TableState, name: str) -> Sequence[DeltaCommit] | None:
+def _since_adoption(context: Engine, state: TableState, name: str) -> Sequence[DeltaCommit] | None:
     """Commits to an adopted replica since the last batch; None: its rows without `_gddl` all count as those of others.
 
     Its first files hold rows without `_gddl`, so that only the files of others tell theirs.
     """
     if name != "replica" or state.baseline is None:
         return None
-    return context.engine.tables.commits_since(context.layout.replica, state.delta_versions[name])
+    return context.tables.commits_since(context.layout.replica, state.delta_versions[name])
 
 
 def _moves_foreign_rows(commits: Iterable[DeltaCommit]) -> bool:
@@ -292,13 +296,13 @@ def _moves_foreign_rows(commits: Iterable[DeltaCommit]) -> bool:
     return False
 
 
-def _require_baseline(context: TableContext, state: TableState) -> None:
+def _require_baseline(context: Engine, state: TableState) -> None:
     """Require that the property of an adopted replica says what the ledger says of rows without `_gddl`.
 
     Raises:
         FatalError: `BASELINE_LOST`: rows without `_gddl` would be read as none of ours.
     """
-    if state.baseline is None or context.engine.baseline_work(context).baseline() == state.baseline:
+    if state.baseline is None or context.baseline.baseline() == state.baseline:
         return
     raise FatalError(
         BASELINE_LOST,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.actions import ErrorsReplay, Load
 from airflow_gddl.contract.codes import CAST_FAILED
@@ -17,7 +18,7 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.own_tables import foreign_commits, warnings_of
 from spark_jobs.batch.runtime import iso
-from spark_jobs.batch.session import TableSession
+from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
@@ -26,26 +27,11 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
 from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
-from spark_jobs.tables.engine import TableContext
+
+if TYPE_CHECKING:
+    from spark_jobs.tables.engine import Engine
 
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Batch:
-    """A planned batch, and how far an earlier run has come with it.
-
-    Attributes:
-        resumed: its plan was written by an earlier run.
-        appended: its changes are in the change table, and its files have changed since it was planned:
-            resume from the change table.
-        of_reload: what it makes is judged as a whole before it replaces anything, also what a file lacks.
-    """
-
-    plan: BatchPlan
-    resumed: bool = False
-    appended: bool = False
-    of_reload: bool = False
 
 
 def next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
@@ -64,7 +50,7 @@ def _next_batch(table: TableSession, *, replayed: bool) -> Batch | None:
         return Batch(plan=pending, resumed=True)
     if pending is not None:
         if table.context.has_appended(pending):
-            return Batch(plan=pending, resumed=True, appended=True)
+            return Batch(plan=pending, resumed=True, in_changes=True)
         drop(table.context, pending, table.ledger)
     plan = _planned(table, pending or table.dropped, replayed=replayed)
     return None if plan is None else Batch(plan=replace(plan, shard=table.run.shard))
@@ -119,7 +105,7 @@ def add_unread(table: TableSession) -> None:
         return
     unread = table.run.discover_unread(table.ledger)
     if unread.waiting:
-        dismissed, known = table.engine.quarantine(table.context).dismissed_files(), table.ledger.all_entries()
+        dismissed, known = table.context.quarantine.dismissed_files(), table.ledger.all_entries()
         waiting = (f for f in unread.waiting if f.path not in dismissed or known[f.path].fingerprint != f.fingerprint)
         unread = replace(unread, waiting=tuple(waiting))
     table.note(notices.of_unread_loads(table.spec.table, unread))
@@ -222,24 +208,24 @@ def files_changed(plan: BatchPlan, discovery: Discovery) -> bool:
     return any(now.get(file.path) != file.fingerprint for file in plan.files)
 
 
-def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
+def drop(context: Engine, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch; what it has put into the quarantine and resolved there is as it was before."""
-    context.engine.quarantine(context).forget(plan)
+    context.quarantine.forget(plan)
     ledger.drop_plan()
 
 
-def withdraw(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
+def withdraw(context: Engine, plan: BatchPlan, ledger: Ledger) -> None:
     """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
     if not context.has_appended(plan):
         drop(context, plan, ledger)
 
 
-def can_let_go(context: TableContext, plan: BatchPlan) -> bool:
+def can_let_go(context: Engine, plan: BatchPlan) -> bool:
     """Whether a started batch may be dropped, which the next run plans again."""
     return plan.mode != "refresh" and not context.has_appended(plan)
 
 
-def let_go_of_unwritten(context: TableContext, ledger: Ledger) -> None:
+def let_go_of_unwritten(context: Engine, ledger: Ledger) -> None:
     """Drop a started batch that has appended nothing; the next run plans another.
 
     So what a user asks for need not wait until the cause is corrected, as of a batch that stopped at an expectation.
@@ -352,11 +338,11 @@ def _not_applied(ledger: Ledger, discovery: Discovery, standing: SweepState) -> 
         yield from (row.modified for row in rows if row.kind == "load" and row.generation == state.generation)
 
 
-def has_tables(run: TableRun, context: TableContext, state: TableState) -> bool:
+def has_tables(run: TableRun, context: Engine, state: TableState) -> bool:
     """Whether there is a change table with changes of what this run loads: other shards' may be in the same one."""
-    if not context.engine.tables.exists(context.layout.changes):
+    if not context.tables.exists(context.layout.changes):
         return False
     if not run.shard or state.batch or not any(other.batch for other in run.others):
         return True
-    files = context.engine.contents(context).recorded_files()
+    files = context.stored.recorded_files()
     return any(file.path.startswith(f"{context.layout.landing}/") for file in files)

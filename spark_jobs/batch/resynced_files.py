@@ -58,7 +58,7 @@ class ResyncedFiles:
 
 
 def key_value(value: Any, kind: SqlType) -> Any:
-    """A value of a key as `Contents.live_rows` gives it, which may write times as text; with a zone they are in UTC."""
+    """A value of a key as `StoredRows.live_rows` gives it: times may be texts; with a zone they are in UTC."""
     name = str(kind)
     if isinstance(value, str) and name in ("timestamp", "timestamp_ntz"):
         value = datetime.fromisoformat(value)

@@ -26,16 +26,15 @@ from spark_jobs.batch.totals import TaskOutcome
 from spark_jobs.discovery import (
     FileStreamSource,
 )
-from spark_jobs.plan.source_limits import SourceLimits
+from spark_jobs.plan.batching import SourceLimits
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
-from spark_jobs.tables.engine import Engine
 from spark_jobs.tables.places import DeclinedError, TaskBounds, usual_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from airflow_gddl.contract.spec import JobSpec, TableSpec
-    from spark_jobs.tables.engine import Engine
+    from spark_jobs.tables.file_parts import PartBounds
 
 
 Clock = Callable[[], datetime]
@@ -279,7 +278,7 @@ class Runtime:
         environ: with connections to source databases by name.
         spread: works on tables in one task each; None: the driver does.
         files: the stream that gives tables over many tasks their new files; None: their folders are listed.
-        engine: of every table, regardless of its tier; None: the tier's.
+        parts: how one task divides the files of a first load; None: as usual.
         bounds_of: by the name of a table over many tasks, what is worked on in the driver.
         follow: called with a table's name between its batches, so that what points to its versions follows.
         limits: of what the job reads from sources itself.
@@ -292,7 +291,7 @@ class Runtime:
     observe: Observer = silent
     spread: Spread | None = None
     files: FileStreamSource | None = None
-    engine: Engine | None = None
+    parts: PartBounds | None = None
     bounds_of: Callable[[str], TaskBounds] = usual_bounds
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     follow: Callable[[str], None] = silent

@@ -21,6 +21,7 @@ from airflow_gddl.contract.result import (
 from airflow_gddl.contract.sources import reads_of, source_of
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import titled
+from spark_jobs.batch.runtime import Runtime, SparkLeftOut, Step, cancelled
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.dialects.protocol import Dialect, dialect_of
 from spark_jobs.discovery import (
@@ -42,40 +43,10 @@ from spark_jobs.plan.planned_batch import LandedFile, TableState
 from spark_jobs.plan.sharding import require_same_kind
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.engine import Engine, TableContext
 
 if TYPE_CHECKING:
-    from airflow_gddl.contract.spec import JobSpec, TableSpec
+    from spark_jobs.tables.delta_tables import Tables
     from spark_jobs.tables.engine import Engine
-
-
-from spark_jobs.batch.runtime import Runtime, SparkLeftOut, Step, cancelled
-
-
-def make_engine(runtime: Runtime, table: str, work: int | None = None, *, in_one_task: bool) -> Engine:
-    """The runtime's engine of all tables, if it has one; `work` as `SparkSource.for_table`."""
-    if runtime.engine is not None:
-        return runtime.engine
-    return _one_task(runtime) if in_one_task else _many_tasks(runtime, table, work)
-
-
-def _one_task(runtime: Runtime) -> Engine:
-    from spark_jobs.tables.deletion_vectors import are_known  # noqa: PLC0415 - see above
-    from spark_jobs.tables.delta_tables import Tables  # noqa: PLC0415 - see above
-    from spark_jobs.tables.one_task import OneTaskEngine  # noqa: PLC0415 - see above
-    from spark_jobs.tables.snapshots import VECTORS  # noqa: PLC0415 - see above
-
-    features = frozenset({VECTORS}) if are_known() else frozenset[str]()
-    return OneTaskEngine(Tables(runtime.storage, runtime.clock, features=features))
-
-
-def _many_tasks(runtime: Runtime, table: str, work: int | None) -> Engine:
-    session = runtime.spark.for_table(work)  # before the imports: without Spark there may be no pyspark
-    from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - see above
-    from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - see above
-
-    return ManyTasksEngine(SparkTables(session, DeltaCommits(runtime.storage), bounds=runtime.bounds_of(table)))
-
 
 _COMMITTED = ("committed", "done")
 
@@ -166,27 +137,38 @@ class TableRun:
     def tasks(self) -> TableTasks:
         return "one" if self.in_one_task else "many"
 
-    def context(self, work: int | None = None) -> TableContext:
-        """What engines get; `work`: what the run has to do (`PendingWork.cost`); None: not known."""
-        if not self.in_one_task and self.runtime.engine is None and not self.runtime.spark.is_started:
+    def context(self, work: int | None = None) -> Engine:
+        """Its tables, where its tier works on them; `work`: as `SparkSource.for_table`."""
+        if self.in_one_task:
+            return self._in_one_task(self._own_tables if self._has_own_tables else self._new_tables())
+        if not self.runtime.spark.is_started:
             self.report(STARTING_SPARK)
-        return self._context_of(self._own_engine if self._has_own_engine else self._new_engine(work))
+        session = self.runtime.spark.for_table(work)  # before the imports: without Spark there may be no pyspark
+        from spark_jobs.tables.many_tasks import ManyTasksEngine  # noqa: PLC0415 - idle tables need none of it
+        from spark_jobs.tables.spark_merge import SparkTables  # noqa: PLC0415 - as above
 
-    def context_here(self) -> TableContext:
+        bounds = self.runtime.bounds_of(self.spec.table)
+        tables = SparkTables(session, DeltaCommits(self.runtime.storage), shard=self.shard, bounds=bounds)
+        return ManyTasksEngine(tables=tables, **self._context)
+
+    def context_here(self) -> Engine:
         """To look at the tables in this process, whatever their tier: it never starts Spark.
 
         Its methods raise `DeclinedError` for tables that only Spark can read.
         """
-        return self._context_of(make_engine(self.runtime, self.spec.table, in_one_task=True))
+        return self._in_one_task(self._new_tables())
 
-    def _context_of(self, engine: Engine) -> TableContext:
-        return TableContext(
-            dialect=self.dialect_after_load,
-            tier=self._tier_of_tables,
-            layout=self.layout,
-            storage=self.runtime.storage,
-            engine=engine.of_shard(self.shard) if self.shard else engine,
-        )
+    def _in_one_task(self, tables: Tables) -> Engine:
+        from spark_jobs.tables.file_parts import PartBounds  # noqa: PLC0415 - idle tables need none of it
+        from spark_jobs.tables.one_task import OneTaskEngine  # noqa: PLC0415 - as above
+
+        return OneTaskEngine(tables=tables, parts=self.runtime.parts or PartBounds(), **self._context)
+
+    @property
+    def _context(self) -> dict[str, Any]:
+        """Fields of `TableContext` but for the tables."""
+        tier, storage = self._tier_of_tables, self.runtime.storage
+        return {"dialect": self.dialect_after_load, "tier": tier, "layout": self.layout, "storage": storage}
 
     @property
     def _tier_of_tables(self) -> TierSpec:
@@ -197,16 +179,21 @@ class TableRun:
         return tier
 
     @property
-    def _has_own_engine(self) -> bool:
+    def _has_own_tables(self) -> bool:
         """Whether nothing else in this process writes the tables during the run, as sources of one table do."""
-        return self.in_one_task and self.runtime.engine is None and not self.spec.shards and not self.shard
+        return not self.spec.shards and not self.shard
 
     @cached_property
-    def _own_engine(self) -> Engine:
-        return self._new_engine()
+    def _own_tables(self) -> Tables:
+        return self._new_tables()
 
-    def _new_engine(self, work: int | None = None) -> Engine:
-        return make_engine(self.runtime, self.spec.table, work, in_one_task=self.in_one_task)
+    def _new_tables(self) -> Tables:
+        from spark_jobs.tables.deletion_vectors import are_known  # noqa: PLC0415 - idle tables need none of it
+        from spark_jobs.tables.delta_tables import Tables  # noqa: PLC0415 - as above
+        from spark_jobs.tables.snapshots import VECTORS  # noqa: PLC0415 - as above
+
+        features = frozenset({VECTORS}) if are_known() else frozenset[str]()
+        return Tables(self.runtime.storage, self.runtime.clock, self.shard, features)
 
     def ledger(self) -> Ledger:
         """The ledger as it is now: opened once, then looked at again.

@@ -7,8 +7,8 @@ import logging
 from airflow_gddl.contract.features import used_by
 from airflow_gddl.stores import lake_files
 from spark_jobs.batch.session import TableSession
-from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.plan.planned_batch import has_few_rows
+from spark_jobs.tables.vacuum import vacuum_hours
 
 TABLES = ("changes", "replica", "history", "errors", "tombstones")
 
@@ -37,7 +37,7 @@ def tidy(table: TableSession) -> None:
     """
     if not has_few_rows(table.state) or not is_due(table.state.batch, table.totals.batches):
         return
-    spec, engine = table.spec, table.engine
+    spec, context = table.spec, table.context
     read_elsewhere = {kind for feature in used_by(spec).values() for kind in feature.reads}
     try:
         hours = vacuum_hours(spec)
@@ -45,8 +45,8 @@ def tidy(table: TableSession) -> None:
         for name in TABLES:
             if name in read_elsewhere:  # by whom may use files that Delta does not need
                 continue
-            if engine.tables.exists(path := getattr(table.layout, name)):
+            if context.tables.exists(path := getattr(context.layout, name)):
                 table.claim.check()
-                engine.maintenance(table.context).vacuum(path, hours, dry_run=False)
+                context.maintenance.vacuum(path, hours, dry_run=False)
     except Exception as error:  # noqa: BLE001 - as said above
         _LOG.warning("old files of %s stay: %s", spec.table, error)

@@ -195,7 +195,7 @@ def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
     if not replays(run) or not run.former_shards:
         return ()
     context, names = run.context(), {one.shard for one in run.former_shards}
-    unresolved = context.engine.quarantine(context).unresolved(_COUNTED)
+    unresolved = context.quarantine.unresolved(_COUNTED)
     counts = Counter(shard for row in unresolved.rows if (shard := str(row["batch_id"]).rpartition("/")[0]) in names)
     oldest = "" if unresolved.count == len(unresolved.rows) else f" (among the {_COUNTED} oldest)"
     return notices.of_former_shards(counts, f"stay in quarantine, until their source is named again{oldest}")

@@ -48,8 +48,8 @@ from spark_jobs.job.stop import NEEDS_MEMORY
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
-from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
+from spark_jobs.plan.waiting_files import LandingRange
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.places import DeclinedError, UnreadableLogError
 
@@ -164,7 +164,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     if options.action.name not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
     context = run.context()
-    rows, files = context.engine.quarantine(context).counts()
+    rows, files = context.quarantine.counts()
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 

@@ -38,8 +38,7 @@ from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import rebuild_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
 from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, recast
-from spark_jobs.rules.carried import before_image, incomplete
-from spark_jobs.rules.column_lists import name_none, stored_lists
+from spark_jobs.rules.carried import before_image, incomplete, name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
 from spark_jobs.rules.delta_values import unfit_texts
@@ -184,17 +183,13 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]]) -> ReplayG
         already_masked=True,
         invalid=invalid,
     )
-    return ReplayGroup(raw=raw, kind=kind, schema=ddl, columns=landed_columns(ddl))
+    landed = tuple((column.name, column.kind) for column in record_columns(ddl))
+    return ReplayGroup(raw=raw, kind=kind, schema=ddl, columns=landed)
 
 
 def _position(row: Mapping[str, Any]) -> int:
     """Its position in the batch that has quarantined it is a part of its id."""
     return replayed_position(row["batch_id"], int(row["id"].rpartition("/")[2]))
-
-
-def landed_columns(ddl: str) -> tuple[tuple[str, str], ...]:
-    """Name and SQL type of the columns of a record, as its file had them."""
-    return tuple((field.name, field.kind) for field in record_columns(ddl))
 
 
 @dataclass(frozen=True, kw_only=True)

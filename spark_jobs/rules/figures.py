@@ -1,4 +1,4 @@
-"""The figures of a batch: what was read and decoded, file by file, and how they are measured."""
+"""The figures of a batch: what was read, decoded and appended, file by file, and how they are measured."""
 
 from __future__ import annotations
 
@@ -27,8 +27,16 @@ from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.evaluate import Tally, added
 from spark_jobs.rules.positions import ROW_MASK
-from spark_jobs.rules.step_results import Appended
 from spark_jobs.rules.texts import forms, json_writer, read_json, utc_text, width
+
+
+@dataclass(frozen=True, kw_only=True)
+class Appended:
+    """What reached the change table."""
+
+    written: int
+    redelivered: int
+    warnings: tuple[RunWarning, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,6 +51,21 @@ from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_k
 from spark_jobs.rules.stored_columns import stored_schema
 from spark_jobs.rules.truncates import by_earlier_truncates
 
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """What happened to the replica.
+
+    Attributes:
+        late: net changes of the batch that were ignored: what is stored of their key is of a later generation or
+            sequence. Full-load rows, forced changes and changes that lost a tie don't count.
+    """
+
+    main: MainCounts
+    warnings: tuple[RunWarning, ...] = ()
+    late: int = 0
+
+
 ACTION, AT, LATE, IGNORED, UNKNOWN_KEY, DOUBTFUL, MOVE_LOST = (
     f"{GDDL}__{n}" for n in ("action", "at", "late", "ignored", "unknown_key", "doubtful", "move_lost")
 )

@@ -199,6 +199,6 @@ def oldest(rows: pa.Table, limit: int) -> pa.Table:
 
 
 def shown(rows: pa.Table) -> list[Mapping[str, Any]]:
-    """Rows in quarantine as `Quarantine.unresolved` returns them."""
+    """Rows in quarantine as `ErrorsTable.unresolved` returns them."""
     entries = rows.drop_columns(["record_schema", "resolved_at"]).to_pylist()
     return [{**row, "occurred_at": utc_text(row["occurred_at"])} for row in entries]

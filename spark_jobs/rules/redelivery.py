@@ -23,6 +23,27 @@ from spark_jobs.rules.errors_table import without_files
 from spark_jobs.rules.order import file_places, gddl_fields, sample_keys, that_count
 from spark_jobs.rules.positions import are_replayed, readings, runs_of
 
+
+@dataclass(frozen=True, kw_only=True)
+class Overlap:
+    """Overlap of a batch's changes with earlier batches.
+
+    Attributes:
+        changes: the batch's sequences may occur in earlier batches.
+        loads: earlier batches had full-load rows of this generation.
+        later: every change follows all earlier ones, so that all stored rows of its key are older.
+    """
+
+    changes: bool
+    loads: bool
+    later: bool = False
+
+    @property
+    def disjoint(self) -> bool:
+        """No change of the change table can be one of the batch, nor have its sequence."""
+        return not (self.changes or self.loads)
+
+
 TIED = f"{GDDL}__tied"
 """Column of new changes: the tie policy decides between it and another change of its key and sequence; of those without
 a key: it equals the one before it, and may be that one, sent twice."""

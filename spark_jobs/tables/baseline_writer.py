@@ -24,7 +24,6 @@ from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.data_files import has_column
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write
-from spark_jobs.tables.engine import MarkedFiles
 from spark_jobs.tables.file_rules import Output, written
 from spark_jobs.tables.table_rows import (
     AT_FILE,
@@ -38,25 +37,50 @@ from spark_jobs.tables.table_rows import (
 _ROWS = "rows"
 
 
+@dataclass(frozen=True, kw_only=True)
+class MarkedFiles:
+    """Data files of a replica that have `_gddl`, of so many.
+
+    Attributes:
+        soft: rows may be marked deleted.
+    """
+
+    files: int
+    bytes: int
+    of: int
+    soft: bool
+
+
 @dataclass(frozen=True)
 class BaselineWriter:
-    """See `BaselineWork`."""
+    """Makes the rows that a replica has before its first batch the baseline of the table, without writing them again.
+
+    Both writes are idempotent by the plan's time.
+    """
 
     tables: Tables
     layout: Layout
     tier: TierSpec
 
     def baseline(self) -> Baseline | None:
+        """What the rows without `_gddl` of the replica stand for, as its property says; None: it says nothing."""
         stored = self.tables.existing(self.layout.replica).stored_baseline
         return None if stored is None else stored.baseline
 
     def figures(self, keys: Sequence[str], baseline: Baseline, sequence_type: str) -> BaselineFigures:
+        """What the rows are like; nothing is written.
+
+        Args:
+            baseline: only what tells the sequences.
+            sequence_type: SQL type of `_gddl.sequence`.
+        """
         columns = tuple(dict.fromkeys((*keys, *baseline.sequence)))
         source = Source.of(self.tables.existing(self.layout.replica), as_they_are, columns)
         rule = _Figures(tuple(keys), baseline, parse_type(sequence_type))
         return figures_together(json.loads(report) for report in by_file(self.tables, {_ROWS: source}, rule))
 
     def append(self, plan: BatchPlan, schema: TableSchema, baseline: Baseline) -> int:
+        """Append the rows to the change table, which is created; returns their number."""
         tables, path, version = self.tables, self.layout.changes, version_of(plan)
         whole_tables.ensure(tables, table_definition.changes(schema, path, self.tier))
         if tables.last_transaction(path, APPEND) < version:
@@ -69,11 +93,17 @@ class BaselineWriter:
         return tables.metrics(path, APPEND, version).get("numOutputRows", 0)
 
     def mark(self, plan: BatchPlan, schema: TableSchema, baseline: Baseline, version: int) -> int:
+        """Give the replica `_gddl`, and the property, in one commit of metadata after a version; returns that commit's.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`: another writer has changed the table since that version.
+        """
         (column,) = (c for c in table_definition.replica_columns(schema) if c.name == GDDL)
         path, properties = self.layout.replica, {BASELINE: codec.to_document(baseline)}
         return self.tables.extend(path, column, properties, (MERGE, version_of(plan)), version)
 
     def marked(self) -> MarkedFiles:
+        """Which data files of the replica have `_gddl`."""
         snapshot = self.tables.snapshot(self.layout.replica)
         if snapshot is None:
             return MarkedFiles(files=0, bytes=0, of=0, soft=False)
@@ -82,6 +112,11 @@ class BaselineWriter:
         return MarkedFiles(files=len(files), bytes=sum(file.size for file in files), of=len(snapshot.files), soft=soft)
 
     def unmark(self) -> None:
+        """Write these files again without it, and remove it and our properties, in one commit; idempotent.
+
+        Raises:
+            RetriableError: `DELTA_CONFLICT`.
+        """
         tables, path = self.tables, self.layout.replica
         tables.forget(path)
         snapshot = tables.existing(path)

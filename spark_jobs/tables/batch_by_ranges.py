@@ -20,8 +20,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine, sweep
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.events import told
-from spark_jobs.rules.figures import DecodedBatch
+from spark_jobs.rules.figures import Appended, DecodedBatch
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.order import (
     as_events,
@@ -32,23 +31,21 @@ from spark_jobs.rules.order import (
     sample_keys,
     with_identity,
 )
-from spark_jobs.rules.outcome import Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
-from spark_jobs.rules.redelivery import TIED, Doubts, new_changes, skipped
-from spark_jobs.rules.step_results import Appended, Applied, Overlap
-from spark_jobs.rules.stored_columns import change_schema, key_schema
+from spark_jobs.rules.outcome import Applied, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
+from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes, skipped
+from spark_jobs.rules.stored_columns import change_schema, key_schema, told
 from spark_jobs.tables import table_definition, whole_tables
-from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import files_of_batch, may_repeat, needed_of_replica
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, Written
-from spark_jobs.tables.engine import Decision, TableContext, TableWork
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.tables.file_rules import Output, output_of, written
 from spark_jobs.tables.places import stream_of, stream_rows
+from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_rows import Source, by_key, by_row, keys_of, matches_of, without_places
-from spark_jobs.tables.whole_tables import TableWriter, update_history
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""
@@ -71,16 +68,13 @@ def read_large(
     parts, unreadable = PartsReader(context=context, plan=plan, state=state, place=place, targets_of=targets).read()
     if parts is None:
         return None, unreadable
-    batch_context = BatchContext(
-        tables=tables, layout=context.layout, tier=context.tier, plan=plan,
-        table_schema=parts.batch.schema.table_schema, resumed=context.resumed,
-    )  # fmt: skip
+    batch_context = BatchContext.of(context, tables, plan, parts.batch.schema.table_schema)
     return LargeBatch(batch_context=batch_context, parts=parts), unreadable
 
 
-@dataclass(frozen=True, kw_only=True)
-class LargeBatch:
-    """See `BatchWork`."""
+@dataclass(kw_only=True)
+class PartsWork:
+    """What `BatchWork` is of a batch whose rows are written as data files."""
 
     batch_context: BatchContext
     parts: WrittenParts
@@ -90,8 +84,8 @@ class LargeBatch:
         return self.parts.batch
 
     @property
-    def tables(self) -> TableWork:
-        return TableWriter(self.batch_context)
+    def tables(self) -> PartsTables:
+        return PartsTables(self.batch_context, self.parts)
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         context, path, added = self.batch_context, self.batch_context.layout.errors, list(self.parts.files[ERRORS])
@@ -101,12 +95,43 @@ class LargeBatch:
             added += context.tables.target(path).write(context.tables.storage, rows, context.transaction // 1000)
             count = self.decoded_batch.figures.quarantined + len(files)
             context.tables.add_files(path, (QUARANTINE, context.transaction), added, {"numOutputRows": count})
-        ErrorsTable(context.tables, context.layout.errors).resolve_earlier(context.plan, again)
+        ErrorsTable(context.tables, path).resolve_earlier(context.plan, again)
 
     def discard(self) -> None:
         self.parts.discard()
 
-    def append(self, overlap: Overlap) -> LargeAppended:
+    def resolve_rows(self) -> None:
+        """Files leave nothing to resolve: records of the quarantine are replayed in memory."""
+
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        self.tables.history(floors, swept=swept)
+
+
+@dataclass(frozen=True)
+class PartsTables(TableWriter):
+    """Steps on whole tables; the history of all keys is the last of the batch."""
+
+    parts: WrittenParts
+
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        super().history(floors, swept=swept)
+        self.parts.forget()
+
+
+@dataclass(kw_only=True)
+class LargeBatch(PartsWork):
+    """See `BatchWork`.
+
+    Attributes:
+        totals: of a table with keys.
+        written: data files that tasks have written, once decided; None: replica and tombstones are committed.
+    """
+
+    appended: Appended = field(init=False)
+    totals: _Totals = field(init=False)
+    written: _MergedParts | None = field(init=False, default=None)
+
+    def append(self, overlap: Overlap) -> None:
         context, figures = self.batch_context, self.decoded_batch.figures
         path, number = context.layout.changes, context.plan.number
         if context.has_made(path, APPEND):
@@ -122,8 +147,7 @@ class LargeBatch:
             count = sum(int(report) for report in by_row(context.tables, {_FRESH: source}, _Count()))
         doubts = Doubts(known.get("ties", 0), known.get("skipped", 0), tuple(known.get("sample", ())))
         warnings = doubts.warnings(context.table_schema)
-        appended = figures.appended(count, count, warnings, batch=number)
-        return LargeAppended(batch_context=context, parts=self.parts, appended=appended)
+        self.appended = figures.appended(count, count, warnings, batch=number)
 
     def _append_new(self, overlap: Overlap) -> dict[str, Any]:
         """Append the changes that did not arrive before; number and sample of those that are tied."""
@@ -133,7 +157,8 @@ class LargeBatch:
         known = may_repeat(context, self.decoded_batch.figures, overlap)
         rule = _NewChanges(schema, output)
         snapshot, target = tables.existing(path), self.parts.targets[CHANGES]
-        fresh = tuple(_file_of(action) for action in self.parts.files[CHANGES])
+        # The change table has no partitions.
+        fresh = tuple(DataFile(one["add"]["path"], one["add"]["size"]) for one in self.parts.files[CHANGES])
         sources = {_FRESH: Source(table=target.path, files=fresh, schema=target.schema, prepare=rule.prepare)}
         if known is not None:
             files = tuple(file for file in snapshot.files if known.may_be_in(file))
@@ -154,6 +179,62 @@ class LargeBatch:
         context.put_files(path, APPEND, written_files, {"numOutputRows": rows})
         tables.storage.delete(*self.parts.paths(CHANGES))
         return ties
+
+    def decide(self) -> None:
+        context = self.batch_context
+        if not context.table_schema.keys:
+            return
+        if context.has_made(context.layout.replica, MERGE):
+            self.totals = _Totals.of_json(self.parts.remembered(_MERGED) or {})
+            return
+        partial = context.table_schema.carries_parts(self.decoded_batch.change_schemas)
+        merging = _Merging(context, self.appended.written, partial=partial)
+        reports = merging.reports(every=False)
+        if any(report["again"] for report in reports):
+            merging.discard(reports)
+            reports = merging.reports(every=True)
+        self.totals = _Totals.of_reports(reports, context.table_schema)
+        self.parts.remember(_MERGED, self.totals.to_json())
+        self.written = _MergedParts(
+            *([one[name] for one in reports if one[name]] for name in ("tombstones", "replica"))
+        )
+
+    def tombstones(self) -> None:
+        if self.written is None:
+            return
+        context, path = self.batch_context, self.batch_context.layout.tombstones
+        files, rows = written(self.written.tombstones)
+        if rows:
+            context.tables.create(table_definition.tombstones(context.table_schema, path))
+            context.put_files(path, TOMBSTONES, files, {})
+
+    def replica(self) -> Applied:
+        context, path = self.batch_context, self.batch_context.layout.replica
+        if not context.table_schema.keys:
+            return self._append_only()
+        if self.written is not None:
+            source = Source.of(context.tables.existing(path), lambda rows: rows)
+            context.put_written(path, MERGE, self.written.replica, source, merge_metrics(self.totals.counts))
+        if not context.table_schema.spec.history:
+            self.parts.forget()
+        main = main_counts(context.metrics(path, MERGE)) if self.written is None else self.totals.counts
+        return Applied(main=main, warnings=self.totals.warnings, late=self.totals.late)
+
+    def _append_only(self) -> Applied:
+        context, path = self.batch_context, self.batch_context.layout.replica
+        if not context.has_made(path, MERGE):
+            output = output_of(context.tables, path, (), context.transaction)
+            rule = _AppendOnly(context.table_schema, output)
+            reports = [json.loads(r) for r in by_row(context.tables, {_FRESH: _of_batch(context, rule.prepare)}, rule)]
+            written_files, rows = written(reports)
+            self.parts.remember(_MERGED, {"late": sum(report["late"] for report in reports)})
+            context.put_files(path, MERGE, written_files, {"numTargetRowsInserted": rows})
+        late = (self.parts.remembered(_MERGED) or {}).get("late", 0)
+        self.parts.forget()
+        return Applied(main=main_counts(context.metrics(path, MERGE)), late=late)
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        return whole_tables.stale_rows(self.batch_context, self.parts.suspects)
 
 
 @dataclass(frozen=True)
@@ -194,90 +275,6 @@ def _of_batch(context: BatchContext, prepare: Any) -> Source:
         table=snapshot.path, files=files_of_batch(snapshot, batch_id), schema=snapshot.schema.arrow,
         prepare=lambda rows: prepare(rows.filter(is_of_batch(rows, batch_id))),
     )  # fmt: skip
-
-
-def _file_of(action: Mapping[str, Any]) -> DataFile:
-    """A data file of a change table, which has no partitions, that no commit names."""
-    return DataFile(action["add"]["path"], action["add"]["size"])
-
-
-@dataclass(frozen=True, kw_only=True)
-class LargeAppended:
-    """See `AppendedWork`."""
-
-    batch_context: BatchContext
-    parts: WrittenParts
-    appended: Appended
-
-    @property
-    def decoded_batch(self) -> DecodedBatch:
-        return self.parts.batch
-
-    @property
-    def tables(self) -> TableWork:
-        return _Tables(self.batch_context, self.parts)
-
-    def resolve_rows(self) -> None:
-        """Files leave nothing to resolve: records of the quarantine are replayed in memory."""
-
-    def stale_rows(self) -> tuple[RunWarning, ...]:
-        return whole_tables.stale_rows(self.batch_context, self.parts.suspects)
-
-    def decide(self) -> Decision:
-        context = self.batch_context
-        if not context.table_schema.keys:
-            return LargeAppendOnly(context, self.parts)
-        if context.has_made(context.layout.replica, MERGE):
-            known = _Totals.of_json(self.parts.remembered(_MERGED) or {})
-            return LargeDecision(batch_context=context, parts=self.parts, totals=known)
-        partial = context.table_schema.carries_parts(self.decoded_batch.change_schemas)
-        merging = _Merging(context, self.appended.written, partial=partial)
-        reports = merging.reports(every=False)
-        if any(report["again"] for report in reports):
-            merging.discard(reports)
-            reports = merging.reports(every=True)
-        totals = _Totals.of_reports(reports, context.table_schema)
-        self.parts.remember(_MERGED, totals.to_json())
-        written = _MergedParts(*([one[name] for one in reports if one[name]] for name in ("tombstones", "replica")))
-        return LargeDecision(batch_context=context, parts=self.parts, totals=totals, written=written)
-
-
-@dataclass(frozen=True)
-class LargeAppendOnly:
-    """See `Decision`; of a table without keys."""
-
-    batch_context: BatchContext
-    parts: WrittenParts
-
-    def tombstones(self) -> None:
-        """Without keys nothing is deleted."""
-
-    def replica(self) -> Applied:
-        context, path = self.batch_context, self.batch_context.layout.replica
-        if not context.has_made(path, MERGE):
-            output = output_of(context.tables, path, (), context.transaction)
-            rule = _AppendOnly(context.table_schema, output)
-            reports = [json.loads(r) for r in by_row(context.tables, {_FRESH: _of_batch(context, rule.prepare)}, rule)]
-            written_files, rows = written(reports)
-            self.parts.remember(_MERGED, {"late": sum(report["late"] for report in reports)})
-            context.put_files(path, MERGE, written_files, {"numTargetRowsInserted": rows})
-        late = (self.parts.remembered(_MERGED) or {}).get("late", 0)
-        self.parts.forget()
-        return Applied(main=main_counts(context.metrics(path, MERGE)), late=late)
-
-    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
-        """Without keys there is no history."""
-
-
-@dataclass(frozen=True)
-class _Tables(TableWriter):
-    """Steps on whole tables; the history of all keys may be the last of the batch."""
-
-    parts: WrittenParts
-
-    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
-        super().history(floors, swept=swept)
-        self.parts.forget()
 
 
 @dataclass(frozen=True)
@@ -480,40 +477,3 @@ class _MergedParts:
 
     tombstones: Sequence[Mapping[str, Any]]
     replica: Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LargeDecision:
-    """See `Decision`; of a table with keys.
-
-    Attributes:
-        written: data files that tasks have written; None: both tables are committed.
-    """
-
-    batch_context: BatchContext
-    parts: WrittenParts
-    totals: _Totals
-    written: _MergedParts | None = None
-
-    def tombstones(self) -> None:
-        if self.written is None:
-            return
-        context, path = self.batch_context, self.batch_context.layout.tombstones
-        files, rows = written(self.written.tombstones)
-        if rows:
-            context.tables.create(table_definition.tombstones(context.table_schema, path))
-            context.put_files(path, TOMBSTONES, files, {})
-
-    def replica(self) -> Applied:
-        context, path = self.batch_context, self.batch_context.layout.replica
-        if self.written is not None:
-            source = Source.of(context.tables.existing(path), lambda rows: rows)
-            context.put_written(path, MERGE, self.written.replica, source, merge_metrics(self.totals.counts))
-        if not context.table_schema.spec.history:
-            self.parts.forget()
-        main = main_counts(context.metrics(path, MERGE)) if self.written is None else self.totals.counts
-        return Applied(main=main, warnings=self.totals.warnings, late=self.totals.late)
-
-    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
-        update_history(self.batch_context, None, floors, swept)
-        self.parts.forget()

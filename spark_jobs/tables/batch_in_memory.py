@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -21,30 +21,27 @@ from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
-from spark_jobs.rules.events import told
-from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct, figures_of, measure
+from spark_jobs.rules.figures import Appended, DecodedBatch, Figures, combined, distinct, figures_of, measure
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.order import events, is_of_batch
-from spark_jobs.rules.outcome import Outcome, StoredState, outcome_of, warnings_of
+from spark_jobs.rules.outcome import Applied, Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.quarantine import good_again, to_replay
-from spark_jobs.rules.redelivery import TIED, Doubts, new_changes
+from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes
 from spark_jobs.rules.stale_rows import suspects
-from spark_jobs.rules.step_results import Appended, Applied, Overlap
-from spark_jobs.rules.stored_columns import change_schema
+from spark_jobs.rules.stored_columns import change_schema, told
 from spark_jobs.rules.sweep import appended
 from spark_jobs.tables import table_definition, whole_tables
-from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.decoding import Decoding, landed, resumed_batch, resumed_schema
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
-from spark_jobs.tables.engine import Decision, TableContext, TableWork
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.small_files import with_smallest
+from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, find_stored, search
-from spark_jobs.tables.whole_tables import TableWriter, changes_of_keys, update_history
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter, changes_of_keys, update_history
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,154 +176,6 @@ class WholeBatchReader:
         return WholeBatch(decoded_batch=resumed_batch(schema, figures, origins), groups=(), good=rows)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecisionInMemory:
-    """See `Decision`; of a table with keys.
-
-    Attributes:
-        keys: of the batch.
-        matches: rows of the replica that may have these keys.
-    """
-
-    batch_context: BatchContext
-    keys: pa.Table
-    matches: KeyMatches
-    outcome: Outcome
-
-    def tombstones(self) -> None:
-        if not self.outcome.deletes.num_rows:
-            return
-        batch_context, path = self.batch_context, self.batch_context.layout.tombstones
-        whole_tables.retype_sequence(batch_context.tables, path, batch_context.table_schema)
-        whole_tables.ensure(batch_context.tables, table_definition.tombstones(batch_context.table_schema, path))
-        if batch_context.has_made(path, TOMBSTONES):
-            return
-        snapshot = batch_context.tables.existing(path)
-        deletes = by_name(self.outcome.deletes, snapshot.schema.arrow)
-        whole, removed = with_smallest(batch_context.tables, snapshot, deletes)
-        batch_context.commit(path, TOMBSTONES, {}, [whole], removed)
-
-    def replica(self) -> Applied:
-        batch_context, path = self.batch_context, self.batch_context.layout.replica
-        warnings = warnings_of(self.outcome, batch_context.table_schema)
-        done = batch_context.has_made(path, MERGE)
-        main = main_counts(batch_context.metrics(path, MERGE)) if done else self._put()
-        return Applied(main=main, warnings=warnings, late=self.outcome.late)
-
-    def _put(self) -> MainCounts:
-        batch_context, counts = self.batch_context, self.outcome.counts
-        snapshot = batch_context.tables.existing(batch_context.layout.replica)
-        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
-        return counts
-
-    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
-        update_history(self.batch_context, self.keys, floors, swept)
-
-
-@dataclass(frozen=True)
-class AppendOnlyInMemory:
-    """See `Decision`; of a table without keys.
-
-    Attributes:
-        changes: see `AppendedInMemory`.
-    """
-
-    batch_context: BatchContext
-    changes: pa.Table
-
-    def tombstones(self) -> None:
-        """Without keys nothing is deleted."""
-
-    def replica(self) -> Applied:
-        batch_context, path = self.batch_context, self.batch_context.layout.replica
-        rows = appended(self.changes, batch_context.table_schema)
-        if not batch_context.has_made(path, MERGE):
-            batch_context.join_small_files(path)
-            batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
-        late = self.changes.num_rows - rows.num_rows
-        return Applied(main=main_counts(batch_context.metrics(path, MERGE)), late=late)
-
-    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
-        """Without keys there is no history."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _WholeBatchWork:
-    """What both steps of a batch in memory have."""
-
-    batch_context: BatchContext
-    decoded: WholeBatch
-
-    @property
-    def decoded_batch(self) -> DecodedBatch:
-        return self.decoded.decoded_batch
-
-    @property
-    def tables(self) -> TableWork:
-        return TableWriter(self.batch_context)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AppendedInMemory(_WholeBatchWork):
-    """See `AppendedWork`.
-
-    Attributes:
-        changes: the batch's rows of the change table.
-    """
-
-    changes: pa.Table
-    appended: Appended
-
-    @property
-    def table_schema(self) -> TableSchema:
-        return self.batch_context.table_schema
-
-    def resolve_rows(self) -> None:
-        batch_context, chosen = self.batch_context, good_again(self.decoded.good)
-        ErrorsTable(batch_context.tables, batch_context.layout.errors).resolve(chosen, batch_context.plan.planned_at)
-
-    def stale_rows(self) -> tuple[RunWarning, ...]:
-        rows = suspects(self.decoded.groups, self.table_schema)
-        return whole_tables.stale_rows(self.batch_context, rows)
-
-    def decide(self) -> Decision:
-        schema = self.table_schema
-        if not schema.keys:
-            return AppendOnlyInMemory(self.batch_context, self.changes)
-        partial = schema.carries_parts(self.decoded_batch.change_schemas)
-        net = net_changes(events(self.changes, schema), schema, partial=partial)
-        keys = net.select(schema.keys)
-        matches = self._stored_rows(net, partial=partial)
-        merged = self.batch_context.has_made(self.batch_context.layout.replica, MERGE)
-        stored = StoredState(replica=matches.rows, tombstones=self._stored_tombstones(keys), merged=merged)
-        outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
-        return DecisionInMemory(batch_context=self.batch_context, keys=keys, matches=matches, outcome=outcome)
-
-    def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
-        tables, schema = self.batch_context.tables, self.table_schema
-        snapshot = self.batch_context.to_search(self.batch_context.layout.replica)
-        columns = needed_of_replica(snapshot, schema, partial=partial)
-        # Rows of a load have no sequence; only another one of a load can tie with them. Places of changes that went
-        # through the quarantine (below zero) are compared with those of all stored rows.
-        lacks_sequence = pc.struct_field(net.column(GDDL), "sequence").null_count > 0
-        was_replayed = pc.any(pc.less(pc.struct_field(net.column(GDDL), "position"), 0)).as_py()
-        ties = columns is None or lacks_sequence or bool(was_replayed)
-        return find(tables, snapshot, net.select(schema.keys), schema.keys, columns, ties=ties)
-
-    def _stored_tombstones(self, keys: pa.Table) -> pa.Table | None:
-        """Tombstones of earlier batches of these keys, and possibly of others."""
-        batch_context = self.batch_context
-        snapshot = batch_context.tables.snapshot(batch_context.layout.tombstones)
-        if snapshot is None:
-            return None
-        rows = find_stored(batch_context.tables, snapshot, keys, self.table_schema.keys).rows
-        return rows.filter(pc.invert(is_of_batch(rows, batch_context.plan.batch_id)))
-
-    def _refold(self, keys: pa.Table) -> pa.Table:
-        """`order.events` of all changes of these keys, and possibly of others."""
-        return events(changes_of_keys(self.batch_context, keys), self.table_schema)
-
-
 def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: bool) -> list[str] | None:
     """Columns of stored rows that a merge needs (None: all), for rows that are deleted by their number."""
     if partial or refolds(schema) or snapshot.feeds_changes:
@@ -335,9 +184,35 @@ def needed_of_replica(snapshot: TableSnapshot, schema: TableSchema, *, partial: 
     return [name for name in snapshot.whole_rows.names if name in needed or name not in written]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchInMemory(_WholeBatchWork):
-    """See `BatchWork`."""
+@dataclass(kw_only=True)
+class BatchInMemory:
+    """See `BatchWork`.
+
+    Attributes:
+        changes: its rows of the change table, once they are appended.
+        keys: of the batch, once decided; of a table with keys.
+        matches: rows of the replica that may have these keys.
+    """
+
+    batch_context: BatchContext
+    decoded: WholeBatch
+    changes: pa.Table = field(init=False)
+    appended: Appended = field(init=False)
+    keys: pa.Table = field(init=False)
+    matches: KeyMatches = field(init=False)
+    outcome: Outcome = field(init=False)
+
+    @property
+    def decoded_batch(self) -> DecodedBatch:
+        return self.decoded.decoded_batch
+
+    @property
+    def tables(self) -> TableWriter:
+        return TableWriter(self.batch_context)
+
+    @property
+    def table_schema(self) -> TableSchema:
+        return self.batch_context.table_schema
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         path, batch_context = self.batch_context.layout.errors, self.batch_context
@@ -353,16 +228,17 @@ class BatchInMemory(_WholeBatchWork):
     def discard(self) -> None:
         """Decoded rows are in memory."""
 
-    def append(self, overlap: Overlap) -> AppendedInMemory:
+    def append(self, overlap: Overlap) -> None:
         figures, good = self.decoded_batch.figures, self.decoded.good
-        table_schema, stored = self.batch_context.table_schema, self._stored(overlap)
+        table_schema, stored = self.table_schema, self._stored(overlap)
         warnings: tuple[RunWarning, ...] = ()
         if figures.may_repeat(table_schema) or (stored is not None and stored.num_rows):
             fresh = new_changes(good, stored, table_schema)
             warnings = Doubts.of(good, fresh, table_schema).warnings(table_schema)
             good = fresh.drop_columns([TIED])
-        appended = figures.appended(good.num_rows, self._write(good), warnings, batch=self.batch_context.plan.number)
-        return AppendedInMemory(batch_context=self.batch_context, decoded=self.decoded, changes=good, appended=appended)
+        number = self.batch_context.plan.number
+        self.appended = figures.appended(good.num_rows, self._write(good), warnings, batch=number)
+        self.changes = good
 
     def _write(self, good: pa.Table) -> int:
         """Number of rows that the batch appended, in this attempt or an earlier one."""
@@ -389,6 +265,90 @@ class BatchInMemory(_WholeBatchWork):
         work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=known)
         matches = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
         return by_name(matches.rows, change_schema(schema))
+
+    def decide(self) -> None:
+        schema = self.table_schema
+        if not schema.keys:
+            return
+        partial = schema.carries_parts(self.decoded_batch.change_schemas)
+        net = net_changes(events(self.changes, schema), schema, partial=partial)
+        self.keys = net.select(schema.keys)
+        self.matches = self._stored_rows(net, partial=partial)
+        merged = self.batch_context.has_made(self.batch_context.layout.replica, MERGE)
+        stored = StoredState(replica=self.matches.rows, tombstones=self._stored_tombstones(), merged=merged)
+        self.outcome = outcome_of(net, stored, schema, self._refold, partial=partial)
+
+    def _stored_rows(self, net: pa.Table, *, partial: bool) -> KeyMatches:
+        tables, schema = self.batch_context.tables, self.table_schema
+        snapshot = self.batch_context.to_search(self.batch_context.layout.replica)
+        columns = needed_of_replica(snapshot, schema, partial=partial)
+        # Rows of a load have no sequence; only another one of a load can tie with them. Places of changes that went
+        # through the quarantine (below zero) are compared with those of all stored rows.
+        lacks_sequence = pc.struct_field(net.column(GDDL), "sequence").null_count > 0
+        was_replayed = pc.any(pc.less(pc.struct_field(net.column(GDDL), "position"), 0)).as_py()
+        ties = columns is None or lacks_sequence or bool(was_replayed)
+        return find(tables, snapshot, net.select(schema.keys), schema.keys, columns, ties=ties)
+
+    def _stored_tombstones(self) -> pa.Table | None:
+        """Tombstones of earlier batches of the batch's keys, and possibly of others."""
+        batch_context = self.batch_context
+        snapshot = batch_context.tables.snapshot(batch_context.layout.tombstones)
+        if snapshot is None:
+            return None
+        rows = find_stored(batch_context.tables, snapshot, self.keys, self.table_schema.keys).rows
+        return rows.filter(pc.invert(is_of_batch(rows, batch_context.plan.batch_id)))
+
+    def _refold(self, keys: pa.Table) -> pa.Table:
+        """`order.events` of all changes of these keys, and possibly of others."""
+        return events(changes_of_keys(self.batch_context, keys), self.table_schema)
+
+    def tombstones(self) -> None:
+        if not self.outcome.deletes.num_rows:
+            return
+        batch_context, path = self.batch_context, self.batch_context.layout.tombstones
+        whole_tables.retype_sequence(batch_context.tables, path, batch_context.table_schema)
+        whole_tables.ensure(batch_context.tables, table_definition.tombstones(batch_context.table_schema, path))
+        if batch_context.has_made(path, TOMBSTONES):
+            return
+        snapshot = batch_context.tables.existing(path)
+        deletes = by_name(self.outcome.deletes, snapshot.schema.arrow)
+        whole, removed = with_smallest(batch_context.tables, snapshot, deletes)
+        batch_context.commit(path, TOMBSTONES, {}, [whole], removed)
+
+    def replica(self) -> Applied:
+        if not self.table_schema.keys:
+            return self._append_only()
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        warnings = warnings_of(self.outcome, self.table_schema)
+        done = batch_context.has_made(path, MERGE)
+        main = main_counts(batch_context.metrics(path, MERGE)) if done else self._put()
+        return Applied(main=main, warnings=warnings, late=self.outcome.late)
+
+    def _append_only(self) -> Applied:
+        batch_context, path = self.batch_context, self.batch_context.layout.replica
+        rows = appended(self.changes, self.table_schema)
+        if not batch_context.has_made(path, MERGE):
+            batch_context.join_small_files(path)
+            batch_context.commit(path, MERGE, {"numTargetRowsInserted": rows.num_rows}, [rows])
+        late = self.changes.num_rows - rows.num_rows
+        return Applied(main=main_counts(batch_context.metrics(path, MERGE)), late=late)
+
+    def _put(self) -> MainCounts:
+        batch_context, counts = self.batch_context, self.outcome.counts
+        snapshot = batch_context.tables.existing(batch_context.layout.replica)
+        batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
+        return counts
+
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        rows = suspects(self.decoded.groups, self.table_schema)
+        return whole_tables.stale_rows(self.batch_context, rows)
+
+    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
+        update_history(self.batch_context, self.keys, floors, swept)
+
+    def resolve_rows(self) -> None:
+        batch_context, chosen = self.batch_context, good_again(self.decoded.good)
+        ErrorsTable(batch_context.tables, batch_context.layout.errors).resolve(chosen, batch_context.plan.planned_at)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
 from spark_jobs.dialects.protocol import Dialect, Probed, match
-from spark_jobs.plan.column_defaults import of_added_columns, of_replaced_nulls
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
+from spark_jobs.plan.schema_evolution import of_added_columns, of_replaced_nulls
 from spark_jobs.plan.source_snapshots import (
     IgnoredSnapshot,
     KnownSnapshots,
@@ -42,7 +42,7 @@ from spark_jobs.rules.file_rows import FileRows, RawGroup, read_file
 from spark_jobs.rules.rewrite import within_filter
 from spark_jobs.rules.shards import with_shard, with_shard_column
 from spark_jobs.rules.truncates import are_applied, kept_truncates, without_truncates
-from spark_jobs.tables.engine import TableContext
+from spark_jobs.tables.table_context import TableContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +186,10 @@ def with_snapshots(
     return replace(
         schema, snapshots=replace(known, merged=not follows),
         servers=tuple(server for mark in marks for server in mark.servers),
-        warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_names(spec, known, was)),
+        warnings=(
+            *schema.warnings, *of_ignored_snapshots(ignored), *of_shards(spec, known),
+            *of_connectors(spec, known, was),
+        ),
         table_schema=replace(schema.table_schema, openings=known.openings),
     )  # fmt: skip
 
@@ -264,15 +267,6 @@ def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
         "_dbz_shard]` keeps them apart where no document moves from shard to shard"
     )
     return (RunWarning(code=SHARDS_SHARE_KEYS, message=message, count=len(known.shards), sample=known.shards[:5]),)
-
-
-def of_names(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> tuple[RunWarning, ...]:
-    """Warnings about events that come from several places, where a key may stand for another row in each.
-
-    Args:
-        was: what was known before the batch.
-    """
-    return (*of_shards(spec, known), *of_connectors(spec, known, was))
 
 
 def of_connectors(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> tuple[RunWarning, ...]:

@@ -21,7 +21,9 @@ from spark_jobs.tables.file_rules import remove_rows
 
 @dataclass(frozen=True)
 class ErrorsTable:
-    """See `Quarantine`; the files of the table are read one at a time.
+    """Rows and files that could not be applied, in a table's errors table; none where there is no such table.
+
+    The files of the table are read one at a time.
 
     Attributes:
         path: of the table. Where there is none, nothing is in quarantine.
@@ -36,14 +38,17 @@ class ErrorsTable:
         self.tables.commit(self.path, Write(app=app, version=version, added=[rows]))
 
     def append_files(self, plan: BatchPlan, files: Sequence[Unreadable], again: Sequence[str]) -> None:
+        """Write files that can't be read to the errors table, creating it; `again` as in `BatchWork.quarantine`."""
         self.append(quarantine.of_files(files, Stamp.of(plan)), QUARANTINE, version_of(plan))
         self.resolve_earlier(plan, again)
 
     def counts(self) -> tuple[int, int]:
+        """Number of unresolved rows and files of the errors table, and how many of them are whole files."""
         waiting = [quarantine.unresolved(rows) for rows in self._one_by_one(["resolved_at", "position"])]
         return sum(part.num_rows for part in waiting), sum(part.column("position").null_count for part in waiting)
 
     def unresolved(self, limit: int, codes: Collection[str] = ()) -> quarantine.Unresolved:
+        """Unresolved rows of the errors table, of these codes (empty: all)."""
         if not self.tables.exists(self.path):
             return quarantine.Unresolved(0, [], [])
         counted, first = [], self.tables.existing(self.path).schema.arrow.empty_table()
@@ -55,9 +60,11 @@ class ErrorsTable:
         return quarantine.Unresolved(sum(code["rows"] for code in counts), counts, quarantine.shown(first))
 
     def dismiss(self, codes: Collection[str], files: Collection[str], now: str) -> int:
+        """Mark unresolved rows of these codes and files (empty: all) as resolved; returns how many."""
         return self.resolve(quarantine.of_codes_and_files(codes, files), now)
 
     def dismissed_files(self) -> frozenset[str]:
+        """Files that could not be read and are in quarantine no longer."""
         known, waiting = set[str](), set[str]()
         for rows in self._one_by_one(["source_file", "position", "resolved_at"]):
             whole = rows.filter(rows.column("position").is_null())
@@ -85,6 +92,7 @@ class ErrorsTable:
             self.resolve(of_earlier_batches(files, plan.batch_id), plan.planned_at, transaction)
 
     def forget(self, plan: BatchPlan) -> None:
+        """Of a dropped batch: what it has resolved is unresolved again, and its rows leave the errors table."""
         self._change(lambda rows: reopened(rows, plan.planned_at), ("", 0))
         if self.tables.exists(self.path):
             remove_rows(self.tables, self.path, lambda rows: pc.equal(rows.column("batch_id"), plan.batch_id))

@@ -26,17 +26,17 @@ from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.events import told
 from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, grouped, read_file
 from spark_jobs.rules.stale_rows import suspects
+from spark_jobs.rules.stored_columns import told
 from spark_jobs.rules.sweep import undeleted
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import Action, version_of
-from spark_jobs.tables.engine import TableContext
 from spark_jobs.tables.places import Place, stream_of, stream_rows
+from spark_jobs.tables.table_context import TableContext
 
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""
@@ -248,7 +248,8 @@ class WritePart:
 
     def _write(self, storage: Storage, group: DecodedGroup) -> dict[str, list[Action]]:
         good = group.good
-        rows = {CHANGES: told(good, self.decoder.table_schema), REPLICA: undeleted(good) if self._is_soft else good}
+        schema = self.decoder.table_schema
+        rows = {CHANGES: told(good, schema), REPLICA: undeleted(good) if schema.spec.delete == "soft" else good}
         if group.bad:
             rows[ERRORS] = quarantine.of_rows(group, self.decoder.stamp)
         changes, replica = self.targets[CHANGES], self.targets.get(REPLICA)
@@ -258,10 +259,6 @@ class WritePart:
             made = {REPLICA: [mine], CHANGES: [copied]}
         left = {name: to for name, to in self.targets.items() if name in rows and name not in made}
         return {**made, **{name: to.write(storage, rows[name], self.now) for name, to in left.items()}}
-
-    @property
-    def _is_soft(self) -> bool:
-        return self.decoder.table_schema.spec.delete == "soft"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,6 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import ErasedMatches, as_deletes, emptied, with_images, with_key
-from spark_jobs.rules.step_results import ChangesErased
 from spark_jobs.tables.data_files import FileWriter, Target
 from spark_jobs.tables.delta_log import Action
 from spark_jobs.tables.delta_tables import DataFile, Tables, Write, Written
@@ -28,6 +27,22 @@ from spark_jobs.tables.table_rows import (
     by_row,
     without_places,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangesErased:
+    """What became of a key's changes.
+
+    Attributes:
+        removed: changes of the key; those that moved a row to it from another key are the other's deletes now.
+        images: changes of other keys whose before images named it, and are empty now.
+        others: a few of the keys from which rows were moved to it, as text.
+    """
+
+    removed: int = 0
+    images: int = 0
+    others: tuple[tuple[str, ...], ...] = ()
+
 
 _TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in Delta's protocol: the types that files of before have."""
@@ -211,8 +226,10 @@ def _unheard(count: int) -> None:
 
 
 @dataclass(frozen=True)
-class TablesEraser:
-    """See `Eraser`.
+class Eraser:
+    """Removes one key from tables. Idempotent; counts are rows, and `counted` gets them before they go.
+
+    `key`: its parts as `erasure.key_text` writes them, in the order of `table_schema.keys`.
 
     Attributes:
         purge: makes sure that no file of a table holds removed rows.
@@ -231,6 +248,11 @@ class TablesEraser:
     def remove_changes(
         self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[ChangesErased], None]
     ) -> ChangesErased:
+        """Remove a key's rows from the change table, in one commit.
+
+        An update that moved a row to this key becomes the delete of its old key: without it the old
+        row would reappear. Before images of rows that had this key are set to null.
+        """
         found: list[ChangesErased] = []
 
         def sum_up(notes: list[Any]) -> None:
@@ -247,6 +269,8 @@ class TablesEraser:
         return found[0]
 
     def remove_records(self, path: str, holds: Callable[[str], bool], counted: Callable[[int], None]) -> int:
+        """Rows of the errors table whose record, JSON text, `holds` the key."""
+
         def hit(rows: pa.Table) -> pa.Array:
             records = rows.column("record").to_pylist()
             return pa.array([record is not None and holds(record) for record in records], pa.bool_())

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.dialects.protocol import Unreadable
-from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.rules import quarantine
-from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.figures import DecodedBatch
-from spark_jobs.rules.step_results import Appended, Applied, Overlap
+from spark_jobs.rules.figures import Appended
+from spark_jobs.rules.outcome import Applied
+from spark_jobs.rules.redelivery import Overlap
 from spark_jobs.tables import table_definition
-from spark_jobs.tables.batch_context import BatchContext
+from spark_jobs.tables.batch_by_ranges import PartsTables, PartsWork
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import (
     APPEND,
     MERGE,
-    QUARANTINE,
-    Action,
-    version_of,
 )
 from spark_jobs.tables.delta_tables import Tables
-from spark_jobs.tables.engine import TableContext
-from spark_jobs.tables.errors_table import ErrorsTable
-from spark_jobs.tables.file_parts import CHANGES, ERRORS, REPLICA, PartBounds, PartsReader, WrittenParts
+from spark_jobs.tables.file_parts import CHANGES, ERRORS, REPLICA, PartBounds, PartsReader
 from spark_jobs.tables.places import Place
-from spark_jobs.tables.table_definition import TableDefinition
-from spark_jobs.tables.whole_tables import TableWriter
+from spark_jobs.tables.table_context import TableContext
+from spark_jobs.tables.whole_tables import BatchContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +38,7 @@ class FirstLoadReader:
 
     def suits(self) -> bool:
         """Whether the batch is a first load that can be written so: new tables, of no features that others decide."""
-        spec, layout, engine = self.context.spec, self.context.layout, self.context.engine
+        spec, layout = self.context.spec, self.context.layout
         if self.state.keys is not None or spec.shard is not None or self.plan.source != "files":
             return False
         if any(file.kind != "load" for file in self.plan.files):
@@ -53,7 +46,7 @@ class FirstLoadReader:
         paths = (layout.changes, layout.replica, layout.history)
         # The last step of a batch removes the reports of its parts.
         is_begun = self.context.resumed and (self.context.has_appended(self.plan) or self._parts.are_begun())
-        return is_begun or not any(map(engine.tables.exists, paths))
+        return is_begun or not any(map(self.context.tables.exists, paths))
 
     @property
     def _parts(self) -> PartsReader:
@@ -83,108 +76,56 @@ class FirstLoadReader:
         if parts.batch.figures.may_repeat(schema):
             parts.discard()
             return None
-        context = BatchContext(
-            tables=self.tables, layout=self.context.layout, tier=self.context.tier, plan=self.plan,
-            table_schema=schema, resumed=self.context.resumed,
-        )  # fmt: skip
-        return FirstLoad(batch_context=context, context=self.context, parts=parts), unreadable
+        context = BatchContext.of(self.context, self.tables, self.plan, schema)
+        return FirstLoad(batch_context=context, parts=parts), unreadable
 
 
-@dataclass(frozen=True, kw_only=True)
-class FirstLoad:
-    """See `BatchWork`, `AppendedWork` and `Decision`: the rows of a first load need no comparison."""
-
-    batch_context: BatchContext
-    context: TableContext
-    parts: WrittenParts
-
-    @property
-    def plan(self) -> BatchPlan:
-        return self.batch_context.plan
-
-    @property
-    def new_tables(self) -> Tables:
-        return self.batch_context.tables
-
-    @property
-    def decoded_batch(self) -> DecodedBatch:
-        return self.parts.batch
+@dataclass(kw_only=True)
+class FirstLoad(PartsWork):
+    """See `BatchWork`: the rows of a first load need no comparison."""
 
     @property
     def tables(self) -> _NewTables:
-        return _NewTables(self.batch_context, load=self)
+        return _NewTables(self.batch_context, self.parts)
 
-    @property
-    def _schema(self) -> TableSchema:
-        return self.decoded_batch.schema.table_schema
-
-    @property
-    def definitions(self) -> tuple[TableDefinition, ...]:
-        return table_definition.definitions(self._schema, self.context.layout, self.context.tier)
-
-    def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        path, added = self.context.layout.errors, list(self.parts.files[ERRORS])
-        if files or added:
-            self.new_tables.create(table_definition.errors(path))
-            rows = quarantine.of_files(files, Stamp.of(self.plan))
-            now = version_of(self.plan) // 1000
-            added += self.new_tables.target(path).write(self.context.storage, rows, now)
-            self._commit(path, QUARANTINE, added, self.decoded_batch.figures.quarantined + len(files))
-        ErrorsTable(self.new_tables, path).resolve_earlier(self.plan, again)
-
-    def discard(self) -> None:
-        self.parts.discard()
-
-    def append(self, overlap: Overlap) -> FirstLoad:  # noqa: ARG002 - no earlier batch had rows
-        self._commit(self.context.layout.changes, APPEND, self.parts.files[CHANGES], self._good)
-        return self
+    def append(self, overlap: Overlap) -> None:  # noqa: ARG002 - no earlier batch had rows
+        self._commit(self.batch_context.layout.changes, APPEND, CHANGES)
 
     @property
     def appended(self) -> Appended:
-        return self.decoded_batch.figures.appended(self._good, self._good, batch=self.plan.number)
+        return self.decoded_batch.figures.appended(self._good, self._good, batch=self.batch_context.plan.number)
 
     @property
     def _good(self) -> int:
         return self.decoded_batch.figures.good
 
-    def resolve_rows(self) -> None:
-        """Nothing was in quarantine before."""
-
-    def stale_rows(self) -> tuple[RunWarning, ...]:
-        """No row was loaded before."""
-        return ()
-
-    def decide(self) -> FirstLoad:
+    def decide(self) -> None:
         """All rows are new."""
-        return self
 
     def tombstones(self) -> None:
         """A full load deletes nothing."""
 
     def replica(self) -> Applied:
-        self._commit(self.context.layout.replica, MERGE, self.parts.files[REPLICA], self._good)
-        if not self.context.spec.history:
+        self._commit(self.batch_context.layout.replica, MERGE, REPLICA)
+        if not self.batch_context.table_schema.spec.history:
             self.parts.forget()
         return Applied(main=MainCounts(inserted=self._good))
 
-    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
-        self.tables.history(floors, swept=swept)
+    def stale_rows(self) -> tuple[RunWarning, ...]:
+        """No row was loaded before."""
+        return ()
 
-    def _commit(self, path: str, app: str, files: Sequence[Action], rows: int) -> None:
-        self.new_tables.add_files(path, (app, version_of(self.plan)), files, {"numOutputRows": rows})
+    def _commit(self, path: str, app: str, table: str) -> None:
+        context, metrics = self.batch_context, {"numOutputRows": self._good}
+        context.tables.add_files(path, (app, context.transaction), self.parts.files[table], metrics)
 
 
 @dataclass(frozen=True)
-class _NewTables(TableWriter):
+class _NewTables(PartsTables):
     """For tables that are created in folders with data files."""
 
-    load: FirstLoad
-
     def ensure_tables(self) -> None:
-        for definition in self.load.definitions:
-            self.load.new_tables.create(definition)
+        context = self.batch_context
+        for definition in table_definition.definitions(context.table_schema, context.layout, context.tier):
+            context.tables.create(definition)
         super().ensure_tables()
-
-    def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
-        super().history(floors, swept=swept)
-        self.load.parts.forget()

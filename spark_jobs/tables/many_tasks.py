@@ -1,4 +1,4 @@
-"""The Spark engine behind the pipeline's port."""
+"""A table over many tasks: places and maintenance by Spark."""
 
 from __future__ import annotations
 
@@ -28,30 +28,38 @@ from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
-from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import applied_before
-from spark_jobs.rules.step_results import Compacted
 from spark_jobs.spark.session import configure, scratch_of
 from spark_jobs.spark.session_settings import is_on_a_cluster
 from spark_jobs.spark.tasks import map_in_arrow
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
-from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.delta_tables import Tables
-from spark_jobs.tables.delta_tables import Tables as KnownTables
-from spark_jobs.tables.engine import AppendedWork, BatchWork, RebuildRequest, RebuildWork, TableContext
-from spark_jobs.tables.exchanged_rows import WorkOnRows, WriteRows, by_range
+from spark_jobs.tables.engine import BatchWork, Compacted, Engine
 from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
-from spark_jobs.tables.one_task import OneTaskEngine, TablesEngine, cut_changes
-from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
-from spark_jobs.tables.rebuild import Rebuild
+from spark_jobs.tables.one_task import OneTaskEngine, cut_changes
+from spark_jobs.tables.places import (
+    DEAD_WORKER,
+    DeclinedError,
+    InProcess,
+    KeyWork,
+    Place,
+    Work,
+    WorkOnRows,
+    WriteRows,
+    by_range,
+    stream_of,
+    stream_rows,
+)
 from spark_jobs.tables.snapshots import is_settable
 from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
-from spark_jobs.tables.unneeded_files import named_files
-from spark_jobs.tables.whole_tables import TableWriter, keep_readable
+from spark_jobs.tables.swap import Swap, SwapRequest
+from spark_jobs.tables.table_context import TableContext
+from spark_jobs.tables.vacuum import named_files, own_hours
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter, keep_readable
 
 _REPORT = "report"
 _TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")
@@ -216,46 +224,6 @@ def _are_known(tables: Tables, paths: Sequence[str]) -> bool:
     return not with_vectors or deletion_vectors.are_known()
 
 
-@dataclass(frozen=True)
-class BatchesBesideSpark:
-    """Batches whose rows don't go through the JVM."""
-
-    context: TableContext
-    tables: Tables
-
-    @property
-    def _engine(self) -> OneTaskEngine:
-        return OneTaskEngine(
-            self.tables, reads_whole=False, most_bytes=size_bytes(self.context.tier.memory) // _DECODED
-        )
-
-    def resume_from_changes(self, plan: BatchPlan, state: TableState) -> AppendedWork:
-        """See `Engine.resume_from_changes`."""
-        return self._engine.resume_from_changes(self.context, plan, state)
-
-    def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
-        """See `Engine.decode_files`."""
-        context = replace(self.context, engine=self._engine)
-        if plan.source != "files" or self._is_small(plan, state):
-            try:
-                return self._engine.decode_files(context, plan, state)
-            except MemoryError:  # a file may be larger than it looks
-                if plan.source != "files":
-                    raise
-                self.tables.forget_all()
-        return read_large(self.tables, context, plan, state)
-
-    def _is_small(self, plan: BatchPlan, state: TableState) -> bool:
-        """Whether the batch and the tombstones fit into memory, and it needs no more of the tables than its keys'."""
-        tombstones = self.tables.snapshot(self.context.layout.tombstones)
-        if tombstones is not None and tombstones.size > _MOST_TOMBSTONES:
-            return False
-        if not state.keys and any(file.kind != "change" for file in plan.files):
-            return False
-        sizes = (file.size * (_INFLATION if file.path.endswith(".gz") else 1) for file in plan.files)
-        return sum(sizes) <= self.tables.bounds.batch
-
-
 _INTERVAL = "delta.checkpointInterval"
 VACUUMING = {
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
@@ -274,7 +242,7 @@ class SparkMaintenance:
     """
 
     tables: SparkTables
-    known: KnownTables
+    known: Tables
     changes: str
 
     def compact(self, path: str, *, dry_run: bool) -> Compacted:
@@ -337,64 +305,76 @@ class SparkMaintenance:
         return cut_changes(self.known, self.changes, table_schema, before, swept, dry_run=dry_run)
 
 
-@dataclass(frozen=True)
-class ManyTasksEngine(TablesEngine):
+@dataclass(frozen=True, kw_only=True)
+class ManyTasksEngine(Engine):
     """See `Engine`."""
 
     tables: SparkTables
 
     def suited(self, *, few_rows: bool) -> ManyTasksEngine:
-        return ManyTasksEngine(self.tables.suited(few_rows=few_rows))
+        return replace(self, tables=self.tables.suited(few_rows=few_rows))
 
-    def of_shard(self, shard: str) -> ManyTasksEngine:
-        return ManyTasksEngine(replace(self.tables, shard=shard))
-
-    def decode_files(
-        self, context: TableContext, plan: BatchPlan, state: TableState
-    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
-        small = sum(file.size for file in plan.files) <= self.tables.bounds.load
-        place: Place = InProcess(context.storage) if small else self._tasks
-        tables = self.tables_of(context, *_all_of(context.layout))
-        first = FirstLoadReader(context=context, plan=plan, state=state, tables=tables, place=place)
-        if first.suits() and (decoded := first.decode_files()) is not None:
-            return decoded
-        return BatchesBesideSpark(context, tables).decode_files(plan, state)
-
-    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedWork:
-        tables = self.tables_of(context, *_all_of(context.layout))
-        return BatchesBesideSpark(context, tables).resume_from_changes(plan, state)
-
-    @property
-    def _tasks(self) -> SparkTasks:
-        return SparkTasks(self.tables.spark, self.tables.slots)
-
-    def tables_of(self, context: TableContext, *paths: str) -> KnownTables:
+    def tables_of(self, *paths: str) -> Tables:
         """See `tables_of`."""
-        return tables_of(context, self.tables, self._tasks, paths)
+        return tables_of(self, self.tables, self._tasks, paths)
 
-    def whole_tables_of(self, context: TableContext, *paths: str) -> KnownTables:
-        return self.tables_of(context, *paths)
-
-    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
-        layout = context.layout
-        batch_context = BatchContext(
-            tables=self.tables_of(context, layout.changes, layout.replica, layout.history), layout=layout,
-            tier=context.tier, plan=plan, table_schema=table_schema, resumed=context.resumed,
-        )  # fmt: skip
-        return TableWriter(batch_context)
-
-    def maintenance(self, context: TableContext) -> SparkMaintenance:
-        layout = context.layout
-        return SparkMaintenance(self.tables, self.tables_of(context, layout.changes, layout.tombstones), layout.changes)
+    def whole_tables_of(self, *paths: str) -> Tables:
+        return self.tables_of(*paths)
 
     def purge(self, path: str) -> None:
         """Rows that deletion vectors only mark leave the files in use, those of earlier deletes too."""
         self.tables.spark.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
 
-    def rebuild(self, request: RebuildRequest) -> RebuildWork:
-        layouts = [request.live.layout, *([] if request.shadow is None else [request.shadow])]
-        known = self.tables_of(request.live, *(path for layout in layouts for path in _all_of(layout)))
-        return Rebuild(known, request)
+    def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+        small = sum(file.size for file in plan.files) <= self.tables.bounds.load
+        place: Place = InProcess(self.storage) if small else self._tasks
+        tables = self.tables_of(*_all_of(self.layout))
+        first = FirstLoadReader(context=self, plan=plan, state=state, tables=tables, place=place)
+        if first.suits() and (decoded := first.decode_files()) is not None:
+            return decoded
+        if plan.source != "files" or self._is_small(tables, plan, state):
+            try:
+                return self._beside_spark(tables).decode_files(plan, state)
+            except MemoryError:  # a file may be larger than it looks
+                if plan.source != "files":
+                    raise
+                tables.forget_all()
+        return read_large(tables, self._beside_spark(tables), plan, state)
+
+    def resume_from_changes(self, plan: BatchPlan, state: TableState) -> BatchWork:
+        return self._beside_spark(self.tables_of(*_all_of(self.layout))).resume_from_changes(plan, state)
+
+    def _beside_spark(self, tables: Tables) -> OneTaskEngine:
+        """For batches whose rows don't go through the JVM."""
+        most = size_bytes(self.tier.memory) // _DECODED
+        return OneTaskEngine(**{**vars(self), "tables": tables}, reads_whole=False, most_bytes=most)
+
+    def _is_small(self, tables: Tables, plan: BatchPlan, state: TableState) -> bool:
+        """Whether the batch and the tombstones fit into memory, and it needs no more of the tables than its keys'."""
+        tombstones = tables.snapshot(self.layout.tombstones)
+        if tombstones is not None and tombstones.size > _MOST_TOMBSTONES:
+            return False
+        if not state.keys and any(file.kind != "change" for file in plan.files):
+            return False
+        sizes = (file.size * (_INFLATION if file.path.endswith(".gz") else 1) for file in plan.files)
+        return sum(sizes) <= tables.bounds.batch
+
+    @property
+    def _tasks(self) -> SparkTasks:
+        return SparkTasks(self.tables.spark, self.tables.slots)
+
+    def table_work(self, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
+        tables = self.tables_of(self.layout.changes, self.layout.replica, self.layout.history)
+        return TableWriter(BatchContext.of(self, tables, plan, table_schema))
+
+    @property
+    def maintenance(self) -> SparkMaintenance:
+        layout = self.layout
+        return SparkMaintenance(self.tables, self.tables_of(layout.changes, layout.tombstones), layout.changes)
+
+    def swap(self, request: SwapRequest) -> Swap:
+        layouts = [self.layout, *([] if request.shadow is None else [request.shadow])]
+        return Swap(self, self.tables_of(*(path for layout in layouts for path in _all_of(layout))), request)
 
 
 def _all_of(layout: Layout) -> tuple[str, ...]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 import pyarrow as pa
 
@@ -18,31 +17,26 @@ from airflow_gddl.contract.layout import join as join_path
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.batching import BatchLimits
-from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.figures import Appended
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.order import as_events, for_both_keys
-from spark_jobs.rules.rewrite import Rewrite
-from spark_jobs.rules.step_results import Appended, Compacted
 from spark_jobs.rules.stored_columns import change_schema, key_schema
-from spark_jobs.tables.baseline_writer import BaselineWriter
-from spark_jobs.tables.batch_context import BatchContext
-from spark_jobs.tables.batch_in_memory import AppendedInMemory, BatchInMemory, WholeBatchReader, batch_rows
+from spark_jobs.tables.batch_in_memory import BatchInMemory, WholeBatch, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_tables import Tables, Write
-from spark_jobs.tables.engine import BaselineWork, BatchWork, RebuildRequest, TableContext
-from spark_jobs.tables.errors_table import ErrorsTable
+from spark_jobs.tables.engine import BatchWork, Compacted, Engine
 from spark_jobs.tables.file_parts import PartBounds
-from spark_jobs.tables.file_rules import TablesEraser, remove_rows
+from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.places import DeclinedError, InProcess, LargeBatchError
-from spark_jobs.tables.rebuild import Rebuild, rewrite_changes
 from spark_jobs.tables.small_files import bins, join
-from spark_jobs.tables.stored_rows import StoredRows
+from spark_jobs.tables.swap import Swap, SwapRequest
+from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_rows import Source, by_key
-from spark_jobs.tables.unneeded_files import unneeded
-from spark_jobs.tables.whole_tables import TableWriter, keep_readable
+from spark_jobs.tables.vacuum import own_hours, unneeded
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter, keep_readable
 
 _CHANGES = "changes"
 
@@ -118,43 +112,8 @@ class _Needed:
         return json.dumps(sorted(needed_changes(happened, self.schema, self.before))).encode()
 
 
-class TablesEngine(Protocol):
-    """What both engines do alike, on tables that are worked on where the engine says; see `Engine`."""
-
-    def tables_of(self, context: TableContext, *paths: str) -> Tables:
-        """The tables of these paths."""
-        ...
-
-    def whole_tables_of(self, context: TableContext, *paths: str) -> Tables:
-        """The tables of these paths, for rules that compare the rows of all their files."""
-        ...
-
-    def purge(self, path: str) -> None:
-        """Make sure that no current file of a table holds removed rows."""
-        ...
-
-    def quarantine(self, context: TableContext) -> ErrorsTable:
-        path = context.layout.errors
-        return ErrorsTable(self.tables_of(context, path), path)
-
-    def contents(self, context: TableContext) -> StoredRows:
-        return StoredRows(context, self.tables_of, self.whole_tables_of)
-
-    def baseline_work(self, context: TableContext) -> BaselineWork:
-        layout = context.layout
-        return BaselineWriter(self.tables_of(context, layout.replica, layout.changes), layout, context.tier)
-
-    def eraser(self, context: TableContext) -> TablesEraser:
-        layout = context.layout
-        paths = (layout.changes, layout.replica, layout.history, layout.tombstones, layout.errors)
-        return TablesEraser(self.tables_of(context, *paths), self.purge)
-
-    def rewrite_changes(self, context: TableContext, plan: BatchPlan, how: Rewrite) -> None:
-        rewrite_changes(self.whole_tables_of(context, context.layout.changes), context, plan, how)
-
-
-@dataclass(frozen=True)
-class OneTaskEngine(TablesEngine):
+@dataclass(frozen=True, kw_only=True)
+class OneTaskEngine(Engine):
     """See `Engine`.
 
     Attributes:
@@ -168,11 +127,14 @@ class OneTaskEngine(TablesEngine):
     most_bytes: int | None = None
     parts: PartBounds = field(default_factory=PartBounds)
 
-    def tables_of(self, context: TableContext, *paths: str) -> Tables:  # noqa: ARG002 - it knows all tables
+    def suited(self, *, few_rows: bool) -> OneTaskEngine:  # noqa: ARG002 - nothing is set up either way
+        return self
+
+    def tables_of(self, *paths: str) -> Tables:  # noqa: ARG002 - it knows all tables
         return self.tables
 
-    def whole_tables_of(self, context: TableContext, *paths: str) -> Tables:
-        self._require_small_tables(context, *paths)
+    def whole_tables_of(self, *paths: str) -> Tables:
+        self._require_small_tables(*paths)
         return self.tables
 
     def purge(self, path: str) -> None:
@@ -181,56 +143,49 @@ class OneTaskEngine(TablesEngine):
         for file in [file for file in snapshot.files if file.vector is not None]:
             join(self.tables, path, [file])
 
-    def suited(self, *, few_rows: bool) -> OneTaskEngine:  # noqa: ARG002 - nothing is set up either way
-        return self
-
-    def of_shard(self, shard: str) -> OneTaskEngine:
-        return replace(self, tables=self.tables.of_shard(shard))
-
-    def decode_files(
-        self, context: TableContext, plan: BatchPlan, state: TableState
-    ) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+    def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
         if self.reads_whole:
-            self._require_small(context, "the batch", sum(f.size for f in plan.files))
-        self._require_small_tables(context, context.layout.replica, context.layout.history)
+            self._require_small("the batch", sum(f.size for f in plan.files))
+        self._require_small_tables(self.layout.replica, self.layout.history)
         if sum(file.size for file in plan.files) > self.parts.together:
-            place = InProcess(context.storage)
+            place = InProcess(self.storage)
             first = FirstLoadReader(
-                context=context, plan=plan, state=state, tables=self.tables, place=place, bounds=self.parts
+                context=self, plan=plan, state=state, tables=self.tables, place=place, bounds=self.parts
             )
             if first.suits() and (work := first.decode_files()) is not None:
                 return work
             if self.reads_whole and state.keys is None:
-                self._require_usual_batch(context, plan)
-        path = context.layout.errors
+                self._require_usual_batch(plan)
+        path = self.layout.errors
         errors = self.tables.read(path) if plan.source == "quarantine" and self.tables.exists(path) else None
-        reader = WholeBatchReader(context=context, plan=plan, state=state, most_bytes=self.most_bytes)
+        reader = WholeBatchReader(context=self, plan=plan, state=state, most_bytes=self.most_bytes)
         decoded, unreadable = reader.decode(errors)
-        if decoded is None:
-            return None, unreadable
-        batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
-        return BatchInMemory(batch_context=batch_context, decoded=decoded), unreadable
+        return None if decoded is None else self._work(plan, decoded), unreadable
 
-    def _require_usual_batch(self, context: TableContext, plan: BatchPlan) -> None:
+    def _require_usual_batch(self, plan: BatchPlan) -> None:
         """Check that the rows of a batch fit into memory together; one that has appended rows is finished anyway.
 
         Raises:
             LargeBatchError: the batch is a first load that is larger than batches whose rows are in memory together.
         """
-        most = BatchLimits.of(context.tier, in_one_task=True).max_bytes
+        most = BatchLimits.of(self.tier, in_one_task=True).max_bytes
         is_usual = len(plan.files) == 1 or sum(file.size for file in plan.files) <= most
-        if not is_usual and not context.has_appended(plan):
+        if not is_usual and not self.has_appended(plan):
             raise LargeBatchError
 
-    def resume_from_changes(self, context: TableContext, plan: BatchPlan, state: TableState) -> AppendedInMemory:
-        self._require_small_tables(context, context.layout.replica, context.layout.history)
-        rows = batch_rows(self.tables, context.layout.changes, plan.batch_id)
-        decoded = WholeBatchReader(context=context, plan=plan, state=state).resume(rows)
-        batch_context = self._batch_context(context, plan, decoded.decoded_batch.schema.table_schema)
-        appended = Appended(written=decoded.good.num_rows, redelivered=0)
-        return AppendedInMemory(batch_context=batch_context, decoded=decoded, changes=decoded.good, appended=appended)
+    def resume_from_changes(self, plan: BatchPlan, state: TableState) -> BatchInMemory:
+        self._require_small_tables(self.layout.replica, self.layout.history)
+        rows = batch_rows(self.tables, self.layout.changes, plan.batch_id)
+        work = self._work(plan, WholeBatchReader(context=self, plan=plan, state=state).resume(rows))
+        work.changes = work.decoded.good
+        work.appended = Appended(written=work.changes.num_rows, redelivered=0)
+        return work
 
-    def _require_small_tables(self, context: TableContext, *paths: str) -> None:
+    def _work(self, plan: BatchPlan, decoded: WholeBatch) -> BatchInMemory:
+        table_schema = decoded.decoded_batch.schema.table_schema
+        return BatchInMemory(batch_context=BatchContext.of(self, self.tables, plan, table_schema), decoded=decoded)
+
+    def _require_small_tables(self, *paths: str) -> None:
         """Require that tables fit into a task's memory.
 
         Raises:
@@ -239,27 +194,21 @@ class OneTaskEngine(TablesEngine):
         for path in paths:
             snapshot = self.tables.snapshot(path)
             if snapshot is not None and self.reads_whole:
-                self._require_small(context, f"the table {path.rpartition('/')[2]}", snapshot.size)
+                self._require_small(f"the table {path.rpartition('/')[2]}", snapshot.size)
 
-    def _require_small(self, context: TableContext, what: str, size: int) -> None:
-        if size > context.tier.task_max_bytes:
-            limit = f"more than its tier's task_max_bytes ({context.tier.task_max_bytes})"
+    def _require_small(self, what: str, size: int) -> None:
+        if size > self.tier.task_max_bytes:
+            limit = f"more than its tier's task_max_bytes ({self.tier.task_max_bytes})"
             raise DeclinedError(f"{what} has {size} bytes, {limit}")
 
-    def _batch_context(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> BatchContext:
-        return BatchContext(
-            tables=self.tables, layout=context.layout, tier=context.tier, plan=plan, table_schema=table_schema,
-            resumed=context.resumed,
-        )  # fmt: skip
+    def table_work(self, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
+        tables = self.whole_tables_of(self.layout.replica, self.layout.history)
+        return TableWriter(BatchContext.of(self, tables, plan, table_schema))
 
-    def table_work(self, context: TableContext, plan: BatchPlan, table_schema: TableSchema) -> TableWriter:
-        self._require_small_tables(context, context.layout.replica, context.layout.history)
-        return TableWriter(self._batch_context(context, plan, table_schema))
+    @property
+    def maintenance(self) -> OneTaskMaintenance:
+        return OneTaskMaintenance(self.tables, self)
 
-    def maintenance(self, context: TableContext) -> OneTaskMaintenance:
-        return OneTaskMaintenance(self.tables, context)
-
-    def rebuild(self, request: RebuildRequest) -> Rebuild:
+    def swap(self, request: SwapRequest) -> Swap:
         shadow = () if request.shadow is None else (request.shadow.changes,)
-        self._require_small_tables(request.live, *shadow, request.live.layout.changes)
-        return Rebuild(self.tables, request)
+        return Swap(self, self.whole_tables_of(*shadow, self.layout.changes), request)

@@ -11,14 +11,12 @@ ELSEWHERE = {
     "baseline_rows": ("tests/adopt/test_own_columns.py", "rows that a table had before it was adopted"),
     "decode": ("tests/scenarios/quarantine_rows", _DECODING),
     "delivered_columns": ("tests/scenarios/r11_type_misfit_rescued", _DECODING),
-    "events": ("tests/one_task/test_events.py", _DECODING),
     "file_groups": ("tests/rules/test_batch_schema.py", "made for the columns of a batch"),
     "masks": ("tests/scenarios/r12_masks", _DECODING),
     "other_table": ("tests/one_task/test_verify_against.py", _WHOLE_TABLE),
     "quarantine": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
     "shards": ("tests/one_task/test_shards.py", _WHOLE_TABLE),
     "stale_rows": ("tests/one_task/test_quarantine_counts.py", _WHOLE_TABLE),
-    "step_results": ("tests/unit/test_overlap.py", "values without a rule but this one"),
     "stored_columns": ("tests/one_task/test_schema_command.py", _WHOLE_TABLE),
 }
 """Where a module without a test module of its name is tested, and why there."""

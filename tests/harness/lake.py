@@ -21,8 +21,8 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
-from spark_jobs.plan.source_limits import SourceLimits
-from spark_jobs.tables.engine import Engine
+from spark_jobs.plan.batching import SourceLimits
+from spark_jobs.tables.file_parts import PartBounds
 from tests.conftest import LocalPort
 from tests.harness.asked import options_of
 from tests.harness.landing import to_table, write
@@ -42,14 +42,14 @@ class Lake:
     tier: of tables of size `small`, which has the way of commit, too.
     port: engine that runs the jobs, at the place that it says; None: one task in this process.
     limits: of what jobs read from sources themselves.
-    engine: of every table, without a port; None: that of its tier.
+    parts: how a first load in one task is divided, without a port; None: as usual.
     """
 
     root: Path
     tier: TierSpec = TIER
     port: LocalPort | None = None
     limits: SourceLimits = field(default_factory=SourceLimits)
-    engine: Engine | None = None
+    parts: PartBounds | None = None
 
     @property
     def roots(self) -> Roots:
@@ -95,7 +95,7 @@ class Lake:
     def table_run(self, spec: TableSpec, options: JobOptions | None = None, **runtime: Any) -> TableRun:
         """Without Spark, with these fields of the runtime."""
         job = self.job([spec], options)
-        given = {"storage": Storage(), "limits": self.limits, "engine": self.engine, **runtime}
+        given = {"storage": Storage(), "limits": self.limits, "parts": self.parts, **runtime}
         return TableRun(job=job, spec=spec, runtime=Runtime(spark=NoSpark(), **given))
 
     def run(self, spec: TableSpec, options: JobOptions | None = None, **runtime: Any) -> TableOutcome | Declined:

@@ -10,7 +10,7 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import ScalarType
 from spark_jobs.plan.table_schema import Column, TableSchema
-from spark_jobs.rules.column_lists import listed, name_none, stored_lists
+from spark_jobs.rules.carried import listed, name_none, stored_lists
 from spark_jobs.rules.csv_rows import with_carried
 
 FILE = ("id", "a", "b", "a,b", "z", "[z]", "y", "cols")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from spark_jobs.rules.events import names_of_parts
+from spark_jobs.rules.stored_columns import names_of_parts
 from tests.rules.changes import Change, table, table_schema
 
 

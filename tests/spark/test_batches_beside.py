@@ -16,7 +16,8 @@ from pyspark.sql.functions import lit
 from airflow_gddl.contract.actions import Maintain
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from spark_jobs.tables.batch_by_ranges import LargeBatch
-from spark_jobs.tables.many_tasks import VACUUMING, BatchesBesideSpark
+from spark_jobs.tables.batch_in_memory import BatchInMemory
+from spark_jobs.tables.many_tasks import VACUUMING, ManyTasksEngine
 from spark_jobs.tables.places import TaskBounds
 from spark_jobs.tables.spark_merge import MergedTables
 from tests.conftest import LocalPort
@@ -57,16 +58,17 @@ class Taken:
 
 @pytest.fixture
 def beside(monkeypatch: pytest.MonkeyPatch) -> Taken:
-    seen, decode = Taken(), BatchesBesideSpark.decode_files
+    seen, decode = Taken(), ManyTasksEngine.decode_files
 
-    def watched(self: BatchesBesideSpark, *args: Any) -> Any:
+    def watched(self: ManyTasksEngine, *args: Any) -> Any:
         found = decode(self, *args)
-        merged = isinstance(self.tables, MergedTables)
-        seen.taken, seen.left = seen.taken + (not merged), seen.left + merged
-        seen.large += isinstance(found[0], LargeBatch)
+        if isinstance(found[0], LargeBatch | BatchInMemory):
+            merged = isinstance(found[0].batch_context.tables, MergedTables)
+            seen.taken, seen.left = seen.taken + (not merged), seen.left + merged
+            seen.large += isinstance(found[0], LargeBatch)
         return found
 
-    monkeypatch.setattr(BatchesBesideSpark, "decode_files", watched)
+    monkeypatch.setattr(ManyTasksEngine, "decode_files", watched)
     return seen
 
 

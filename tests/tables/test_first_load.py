@@ -20,11 +20,9 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaEvolution
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Step, utc_now
+from spark_jobs.batch.runtime import Step
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.file_parts import PartBounds, PartReport, Split, WritePart
-from spark_jobs.tables.one_task import OneTaskEngine
 from tests.harness.lake import TIER, Lake
 from tests.harness.landing import write_bytes
 from tests.spark.table_lines import TableLines, differences, everything
@@ -52,13 +50,13 @@ def spec_of(**fields: Any) -> TableSpec:
     return with_expressions(TableSpec(table="s.t", **{**usual, **fields}))
 
 
-def engine(together: int = -1) -> OneTaskEngine:
+def bounds(together: int = -1) -> PartBounds:
     """Each row group is a part, however few bytes it has; or a load of up to `together` bytes is decoded as a whole."""
-    return OneTaskEngine(Tables(Storage(), utc_now), parts=PartBounds(together=together, least=1, most=1))
+    return PartBounds(together=together, least=1, most=1)
 
 
 def in_parts(root: Path) -> Lake:
-    return Lake(root, engine=engine())
+    return Lake(root, parts=bounds())
 
 
 @dataclass
@@ -107,7 +105,7 @@ def land(lake: Lake, spec: TableSpec, *, repeated: bool = False, damaged: bool =
 
 def loaded_whole(root: Path, spec: TableSpec, **landed: bool) -> tuple[Lake, Any]:
     """The same load, decoded as a whole."""
-    lake = Lake(root, engine=engine(together=1 << 40))
+    lake = Lake(root, parts=bounds(together=1 << 40))
     land(lake, spec, **landed)
     return lake, lake.done(spec)
 
@@ -161,7 +159,7 @@ def test_repeated_keys_are_compared_as_usual(parts: Parts, tmp_path: Path) -> No
 
 def batches_of_a_file_each(root: Path) -> Lake:
     """Of which the first load is one batch where its parts are written one by one."""
-    return Lake(root, tier=replace(TIER, max_bytes_per_batch=1), engine=engine())
+    return Lake(root, tier=replace(TIER, max_bytes_per_batch=1), parts=bounds())
 
 
 def test_files_of_a_first_load_are_one_batch(parts: Parts, tmp_path: Path) -> None:
@@ -324,7 +322,7 @@ def test_parts_of_another_row_are_not_taken(parts: Parts, tmp_path: Path) -> Non
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from spark_jobs.tables import file_parts, first_load
+from spark_jobs.tables import delta_tables, file_parts, first_load
 from tests.tables.test_first_load import in_parts, spec_of
 
 where, number = sys.argv[2], int(sys.argv[3])
@@ -342,7 +340,7 @@ def deadly(kind, name):
     setattr(kind, name, run)
 
 deadly(*{"part": (file_parts.WritePart, "_write"), "report": (file_parts.WritePart, "__call__"),
-         "commit": (first_load.FirstLoad, "_commit"), "replica": (first_load.FirstLoad, "replica")}[where])
+         "commit": (delta_tables.Tables, "add_files"), "replica": (first_load.FirstLoad, "replica")}[where])
 in_parts(Path(sys.argv[1])).done(spec_of(delete="soft"))
 """
 

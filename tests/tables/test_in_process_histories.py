@@ -116,7 +116,7 @@ def _play(case: Case, lake: Lake) -> None:
         assert differences(by_oracle(outcome, case.spec), by_engine(lake.layout(case.spec))) == []
         assert counts_of(result) == outcome.counts[number]
     context, state = lake.table_run(case.spec).context(), lake.ledger(case.spec).state
-    verdict = context.engine.contents(context).verify(context.stored_schema(state), state.swept, limit=5)
+    verdict = context.stored.verify(context.stored_schema(state), state.swept, limit=5)
     assert verdict.equal, verdict
     rebuilt = lake.result(case.spec, JobOptions(action=Rebuild()))
     assert rebuilt.error is None or rebuilt.error.code == "NOTHING_TO_REFRESH", rebuilt.error

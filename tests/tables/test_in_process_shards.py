@@ -222,4 +222,4 @@ def test_histories_give_each_shard_its_own_rows(rounds: list[tuple[dict[str, Any
             assert world.replica == world.landed.expected
         for run in world.lake.table_run(world.landed.spec).shard_runs():
             context, state = run.context(), run.ledger().state
-            assert context.engine.contents(context).verify(context.stored_schema(state), state.swept, limit=5).equal
+            assert context.stored.verify(context.stored_schema(state), state.swept, limit=5).equal

@@ -13,7 +13,7 @@ from spark_jobs.batch.append import overlap_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState
 from spark_jobs.rules.figures import Figures, FileFigures
-from spark_jobs.rules.step_results import Overlap
+from spark_jobs.rules.redelivery import Overlap
 from tests.harness.landed import entry, landed, planned_file
 
 PLANNED_AT = "2024-01-02T00:00:00.000000+00:00"

@@ -28,10 +28,10 @@ class ConsistentCuts(Feature):
         wanted = WantedKey.of(run.spec, schema, run.job.options.asked(Erase).key)
         for cut in cuts(run.runtime.storage, run.job.roots.lake):
             entry = cut.of(run.spec.table)
-            if entry is None or not context.engine.tables.exists(path := join(run.job.roots.lake, entry.folder)):
+            if entry is None or not context.tables.exists(path := join(run.job.roots.lake, entry.folder)):
                 continue
             if entry.keys == key_forms(run.spec):
-                context.engine.eraser(context).remove_key(path, schema, wanted.stored)
+                context.eraser.remove_key(path, schema, wanted.stored)
             else:
                 others.append(cut.name)
         if others:

@@ -6,9 +6,9 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.features import with_properties
-from airflow_gddl.contract.layout import join
+from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.sql_types import StructType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from airflow_gddl.stores import Storage
@@ -49,7 +49,6 @@ from spark_jobs.rules.order import (
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.shards import not_of_shard, of_shard
-from spark_jobs.rules.step_results import Archived, Rebuilt, Replaced
 from spark_jobs.rules.stored_columns import change_columns, change_schema, event_schema, key_schema
 from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.verify import (
@@ -63,75 +62,88 @@ from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
 from spark_jobs.tables.delta_tables import Tables, Write, Written
-from spark_jobs.tables.engine import RebuildRequest, RebuildWork, TableContext
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_rules import Output, deleted, output_of, without_type_changes, written
 from spark_jobs.tables.places import stream_of, stream_rows
+from spark_jobs.tables.stored_rows import replica_rows
+from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_definition import TableDefinition
 from spark_jobs.tables.table_rows import PLACES, Source, by_key, by_row, without_places
 
-S = TypeVar("S")
+
+@dataclass(frozen=True)
+class Swapped:
+    """Rows of the new replica, and changes that the change table lacked."""
+
+    rows: int
+    changes_added: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replaced:
+    """A replica against the one before it.
+
+    Attributes:
+        rows_before, rows: without rows that are marked deleted; `rows_before` is None if it was not read.
+        appear, vanish, change: keys; None: they were not compared.
+    """
+
+    rows: int
+    rows_before: int | None = None
+    appear: int | None = None
+    vanish: int | None = None
+    change: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archived:
+    """Changes that a reload archives.
+
+    Attributes:
+        by_file: their number by the path of their file.
+    """
+
+    by_file: Mapping[str, int] = field(default_factory=dict)
+
+
 _COMPARED = 5_000_000
 """Rows of the replica up to which keys are compared in the memory of the job."""
 
 
-class RebuildSteps(Protocol[S]):
-    """Steps of a swap, one Delta commit each. `S`: type of the changes from which tables are derived."""
+@dataclass(frozen=True, kw_only=True)
+class SwapRequest:
+    """What a rebuild or a reload swaps in: its tables get the state that their changes lead to.
 
-    @property
-    def request(self) -> RebuildRequest: ...
+    Attributes:
+        shadow: where files were read into; None: no file was read, the live change table says all.
+        archives: how changes that the shadow table lacks are archived (`order.ARCHIVED`); None: they still count.
+        floors: what was ingested before each generation.
+        swept: first generation whose rows are in the replica.
+        landed: paths of all existing files.
+        read: generations of the readable ones, whether or not any of their rows was kept.
+        reselected: the live tables hold values that the metadata now masks or excludes.
+        resequenced: the live change table has another form of the same sequences, so the two don't compare.
+    """
 
-    def changes(self) -> int:
-        """Update the change table from the files; returns the number of added changes."""
-        ...
-
-    def source(self) -> S:
-        """Changes from which tables are derived; called after `changes`."""
-        ...
-
-    def tombstones(self, source: S) -> None:
-        """Replace the tombstones, if the row has keys or the table is there; as `history`."""
-        ...
-
-    def replica(self, source: S) -> int:
-        """Replace the replica; returns its number of rows."""
-        ...
-
-    def history(self, source: S) -> None:
-        """Replace the history; one that the row no longer asks for, too, so that it holds nothing that others lack."""
-        ...
-
-    def errors(self) -> None:
-        """Replace the quarantined rows of the files by the current ones."""
-        ...
+    shadow: Layout | None
+    plan: BatchPlan
+    table_schema: TableSchema
+    floors: tuple[GenerationFloor, ...]
+    swept: int
+    landed: tuple[str, ...] = ()
+    read: Mapping[str, int] = field(default_factory=dict)
+    resequenced: bool = False
+    reselected: bool = False
+    archives: Rewrite | None = None
 
 
-def swap(steps: RebuildSteps[S], report: Callable[[str], None]) -> Rebuilt:
-    """See `RebuildWork.swap`."""
-    added = steps.changes()
-    report("append")
-    source = steps.source()
-    steps.tombstones(source)
-    report("tombstones")
-    rows = steps.replica(source)
-    report("replica")
-    steps.history(source)
-    report("history")
-    steps.errors()
-    report("quarantine")
-    return Rebuilt(rows=rows, changes_added=added)
-
-
-def compared(work: RebuildWork, request: RebuildRequest, columns: Sequence[str] | None) -> Replaced:
-    """See `RebuildWork.compared`: by hashes of all rows in this process, and keys up to `_COMPARED` rows."""
-    first, keys = request.table_schema.columns[:1], request.table_schema.keys
-    if columns is None:
-        return Replaced(rows=sum(1 for _ in work.rows(first)))
-    live = request.live
-    before = sum(1 for _ in live.engine.contents(live).live_rows(columns[:1]))
-    if not keys or before > _COMPARED:
-        return Replaced(rows=sum(1 for _ in work.rows(first)), rows_before=before)
-    old, new = _hashed(live.engine.contents(live).live_rows(columns), len(keys)), _hashed(work.rows(columns), len(keys))
+def compared(work: Swap, columns: Sequence[str]) -> Replaced:
+    """See `Swap.compared`: by hashes of all rows in this process, and keys up to `_COMPARED` rows."""
+    path, keys = work.live.layout.replica, len(work.request.table_schema.keys)
+    before = sum(1 for _ in replica_rows(work.tables, path, columns[:1]))
+    if before > _COMPARED:
+        return Replaced(rows=sum(1 for _ in work.rows(columns[:1])), rows_before=before)
+    old, new = _hashed(replica_rows(work.tables, path, columns), keys), _hashed(work.rows(columns), keys)
     return Replaced(
         rows=len(new), rows_before=before, appear=len(new.keys() - old.keys()),
         vanish=len(old.keys() - new.keys()), change=sum(old[k] != new[k] for k in old.keys() & new.keys()),
@@ -142,7 +154,7 @@ def _hashed(rows: Iterable[Sequence[Any]], keys: int) -> dict[tuple[Any, ...], b
     return {tuple(row[:keys]): hashlib.blake2b(repr(row[keys:]).encode(), digest_size=8).digest() for row in rows}
 
 
-def keeps_changes(request: RebuildRequest, stored: Sequence[Column]) -> bool:
+def keeps_changes(request: SwapRequest, stored: Sequence[Column]) -> bool:
     """Whether a change table with these columns, `_gddl` included, can also hold the rebuilt changes."""
     if request.resequenced or request.reselected:
         return False
@@ -170,7 +182,7 @@ class _Changes:
     """What becomes of stored and newly read changes; sent to tasks.
 
     Attributes:
-        read, archives: see `RebuildRequest`.
+        read, archives: see `SwapRequest`.
     """
 
     schema: TableSchema
@@ -181,7 +193,7 @@ class _Changes:
     swept: int
 
     @classmethod
-    def of(cls, request: RebuildRequest) -> _Changes:
+    def of(cls, request: SwapRequest) -> _Changes:
         plan = request.plan
         return cls(
             schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
@@ -256,7 +268,8 @@ class _ReplaceChanges:
         if self.changes.archives is not None:
             stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
             before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
-            parts += [before, with_gddl(new, generation=_archived(new.num_rows))]
+            archived = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
+            parts += [before, with_gddl(new, generation=archived)]
         report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
         return json.dumps({**report, "fresh": fresh.num_rows}).encode()
 
@@ -278,10 +291,6 @@ class _MendChanges:
         gone = stored.filter(removed)
         report = self.output.report(storage, added, gone, rows[STORED].filter(removed))
         return json.dumps({**report, "fresh": added.num_rows}).encode()
-
-
-def _archived(rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(ARCHIVED, pa.int32()), rows)
 
 
 @dataclass(frozen=True)
@@ -423,16 +432,13 @@ class _Replacing:
 
     def output(self, keys: Sequence[str]) -> Output:
         snapshot = self.tables.existing(self.definition.path)
+        indexed = self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
         target = Target(
             path=self.definition.path, schema=self.schema.arrow, partition_by=self.definition.partition_by,
-            cluster_by=snapshot.cluster_by, indexed=self._indexed, packed=snapshot.writes_vectors,
+            cluster_by=snapshot.cluster_by, indexed=indexed, packed=snapshot.writes_vectors,
         )  # fmt: skip
         feed = tuple(keys) if snapshot.feeds_changes else None
         return Output(target=self.tables.placed(target), now=self.now, keys=feed)
-
-    @property
-    def _indexed(self) -> tuple[tuple[str, ...], ...]:
-        return self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
 
     def commit(self, app: str, version: int, written_files: Written, metrics: Mapping[str, int]) -> None:
         """Once for each transaction."""
@@ -457,11 +463,12 @@ def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how:
 
 
 @dataclass(frozen=True)
-class Rebuild:
-    """See `RebuildWork` and `RebuildSteps`."""
+class Swap:
+    """The swap of a rebuild or a reload, one Delta commit a table; see `SwapRequest` for its input."""
 
+    live: TableContext
     tables: Tables
-    request: RebuildRequest
+    request: SwapRequest
 
     @property
     def table_schema(self) -> TableSchema:
@@ -475,10 +482,22 @@ class Rebuild:
     def _rules(self) -> _Changes:
         return _Changes.of(self.request)
 
-    def swap(self, report: Callable[[str], None]) -> Rebuilt:
+    def carry_out(self, report: Callable[[str], None]) -> Swapped:
+        """Run the swap; `report` gets each durable step. Idempotent."""
         spec = with_properties(self.table_schema.spec)
-        self.tables.require_creatable(spec, self.request.live.tier)
-        return swap(self, report)
+        self.tables.require_creatable(spec, self.live.tier)
+        added = self.changes()
+        report("append")
+        source = self.source()
+        self._replace(source, TOMBSTONES)
+        report("tombstones")
+        rows = self.replica(source)
+        report("replica")
+        self._replace(source, HISTORY)
+        report("history")
+        self.errors()
+        report("quarantine")
+        return Swapped(rows=rows, changes_added=added)
 
     def _fresh(self) -> Source:
         """Changes of the shadow table; none without one."""
@@ -489,11 +508,11 @@ class Rebuild:
 
     def _stored(self) -> Source | None:
         """Live changes; None: there is no change table."""
-        snapshot = self.tables.snapshot(self.request.live.layout.changes)
+        snapshot = self.tables.snapshot(self.live.layout.changes)
         return None if snapshot is None else Source.of(snapshot, self._rules.stored)
 
     def _compatible(self) -> bool:
-        snapshot = self.tables.snapshot(self.request.live.layout.changes)
+        snapshot = self.tables.snapshot(self.live.layout.changes)
         return snapshot is None or keeps_changes(self.request, snapshot.schema.columns)
 
     @property
@@ -502,6 +521,7 @@ class Rebuild:
         return key_schema(self.table_schema)
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """As `StoredRows.live_rows`, of the replica that the swap would make; nothing is written."""
         rule, storage = self._live_rows(columns), self.tables.storage
         paths = [path.decode() for path in by_key(self.tables, self._sources_of(rule), self._keys, rule)]
         try:
@@ -512,7 +532,7 @@ class Rebuild:
             storage.delete(*paths)
 
     def _live_rows(self, columns: Sequence[str]) -> _LiveRows:
-        return _LiveRows(self._rules, tuple(columns), join(self.request.live.layout.state, "rows", str(uuid4())))
+        return _LiveRows(self._rules, tuple(columns), join(self.live.layout.state, "rows", str(uuid4())))
 
     def _sources_of(self, rule: _LiveRows) -> dict[str, Source]:
         sources = {FRESH: replace(self._fresh(), prepare=rule.fresh)}
@@ -521,12 +541,18 @@ class Rebuild:
         return sources
 
     def compared(self, columns: Sequence[str] | None) -> Replaced:
+        """The replica that the swap would make against the live one; nothing is written.
+
+        Args:
+            columns: to compare, those of the key among them; None: the tables share no key, and the new rows are
+                counted alone.
+        """
         rule = self._live_rows(self.table_schema.columns[:1] if columns is None else columns)
         sources, keys = self._sources_of(rule), self._keys
         if columns is not None:
-            replica = self.tables.existing(self.request.live.layout.replica)
+            replica = self.tables.existing(self.live.layout.replica)
             if any(replica.schema.arrow.field(key.name).type != key.type for key in keys):
-                return compared(self, self.request, columns)
+                return compared(self, columns)
             sources[BEFORE] = Source.of(replica, without_places, [*columns, GDDL])
         reports = [json.loads(report) for report in by_key(self.tables, sources, keys, _Compare(rule))]
         rows, before, appear, vanish, change = (sum(column) for column in zip(*reports, strict=True))
@@ -537,6 +563,7 @@ class Rebuild:
         return Replaced(rows=rows, rows_before=before, appear=appear, vanish=vanish, change=change)
 
     def archived(self) -> Archived:
+        """Changes that the swap would archive."""
         stored = self._stored()
         if stored is None or self.request.archives is None:
             return Archived()
@@ -545,6 +572,7 @@ class Rebuild:
         return Archived(by_file=sum((Counter(json.loads(report)) for report in reports), Counter[str]()))
 
     def drops_changes(self) -> bool:
+        """Whether the swap would drop changes of removed files, since types or order are incompatible."""
         stored = None if self.request.archives or self._compatible() else self._stored()
         if stored is None:
             return False
@@ -558,8 +586,8 @@ class Rebuild:
         """
         if self.request.shadow is None:
             return 0
-        live, app, version = self.request.live, "refresh:changes", version_of(self.request.plan)
-        definition = table_definition.changes(self.table_schema, live.layout.changes, live.tier)
+        app, version = "refresh:changes", version_of(self.request.plan)
+        definition = table_definition.changes(self.table_schema, self.live.layout.changes, self.live.tier)
         if self.request.archives or not self._compatible():
             return self._replace_changes(definition)
         whole_tables.ensure(self.tables, definition)
@@ -601,7 +629,7 @@ class Rebuild:
         replacing = {step: _Replacing.of(tables, definition, self._now) for step, definition in remaining.items()}
         outputs = {step: one.output(self.table_schema.keys) for step, one in replacing.items()}
         rule = _Derive(self._rules, outputs, self.request.floors)
-        sources = {STORED: Source.of(tables.existing(self.request.live.layout.changes), self._rules.by_moves)}
+        sources = {STORED: Source.of(tables.existing(self.live.layout.changes), self._rules.by_moves)}
         for step, output in outputs.items():
             if output.keys is not None or self.table_schema.spec.shard is not None:
                 sources[f"{BEFORE} {step}"] = Source.of(tables.existing(remaining[step].path), without_places)
@@ -620,7 +648,7 @@ class Rebuild:
 
         Those that the row no longer asks for are among them, since masks hold in each table: without keys, empty.
         """
-        schema, layout, tier = self.table_schema, self.request.live.layout, self.request.live.tier
+        schema, layout, tier = self.table_schema, self.live.layout, self.live.tier
         by_step = {MERGE: table_definition.replica(schema, layout.replica, tier)}
         if schema.keys or self.tables.exists(layout.tombstones):
             by_step[TOMBSTONES] = table_definition.tombstones(schema, layout.tombstones)
@@ -628,19 +656,13 @@ class Rebuild:
             by_step[HISTORY] = table_definition.history(schema, layout.history, tier)
         return by_step
 
-    def tombstones(self, source: dict[str, _Derived]) -> None:
-        self._replace(source, TOMBSTONES)
-
     def replica(self, source: dict[str, _Derived]) -> int:
         self._replace(source, MERGE)
-        path, version = self.request.live.layout.replica, version_of(self.request.plan)
+        path, version = self.live.layout.replica, version_of(self.request.plan)
         if self.tables.properties(path).get(BASELINE):
             self.tables.set_properties(path, {BASELINE: ""})
         rows = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
         return _rows_in(self.tables, path, self.table_schema.spec.shard) if rows is None else rows
-
-    def history(self, source: dict[str, _Derived]) -> None:
-        self._replace(source, HISTORY)
 
     def _replace(self, source: dict[str, _Derived], step: str) -> None:
         if step in source:
@@ -650,7 +672,7 @@ class Rebuild:
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
-        path, plan = self.request.live.layout.errors, self.request.plan
+        path, plan = self.live.layout.errors, self.request.plan
         shadow = None if self.request.shadow is None else self.request.shadow.errors
         fresh = self.tables.read(shadow).to_pylist() if shadow and self.tables.exists(shadow) else []
         if self.tables.exists(path) and (self.request.landed or self.request.archives):
