@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.basics import AirflowView, Priority
+from airflow_gddl.contract.basics import CALENDAR, AirflowView, Priority
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
 from airflow_gddl.topology.placement import CONTINUOUS, Base, Group, Pack, Placement, legal, number, place, retired
@@ -39,13 +39,6 @@ def pools(pipelines: Iterable[Pipeline]) -> dict[str, dict[str, Any]]:
 
 
 Schedule = str | Mapping[str, tuple[str, ...]] | None
-_CRONS = {
-    "@hourly": "{m} * * * *",
-    "@daily": "{m} 0 * * *",
-    "@weekly": "{m} 0 * * 0",
-    "@monthly": "{m} 0 1 * *",
-    "@yearly": "{m} 0 1 1 *",
-}
 
 
 def timing(schedule: Schedule, dag_id: str) -> Timing:
@@ -56,7 +49,7 @@ def timing(schedule: Schedule, dag_id: str) -> Timing:
         return Timing(kind="assets", assets=tuple(sorted(set(schedule["assets"]))))
     if schedule in ("continuous", "@once"):
         return Timing(kind="continuous" if schedule == "continuous" else "once")
-    cron = _CRONS.get(schedule, schedule).format(m=number(dag_id, 60))
+    cron = CALENDAR.get(schedule, schedule).format(m=number(dag_id, 60))
     return Timing(kind="cron", cron=cron, written=schedule)
 
 
