@@ -13,9 +13,8 @@ from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.spec import TableSpec, TierSpec, TierTasks
 from airflow_gddl.metadata.cron import days_of, longest_gap, minutes_of
-from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.pipelines import NOWHERE, Arrangement, Placed, arrange
-from airflow_gddl.topology.placement import homes
+from airflow_gddl.topology.pipelines import Arrangement, Pipeline, arrange
+from airflow_gddl.topology.placement import NOWHERE, Placement
 
 UPKEEP_DAGS = 2
 DAGS_OF_A_FILE = 2_500
@@ -52,7 +51,7 @@ class Metadata:
     tables: tuple[TableSpec, ...]
     tiers: Mapping[str, TierSpec]
     dag_prefix: str = ""
-    before: Placed = NOWHERE
+    before: Placement = NOWHERE
 
     @cached_property
     def arrangement(self) -> Arrangement:
@@ -65,7 +64,7 @@ class Metadata:
     @cached_property
     def moves(self) -> Mapping[str, tuple[str, str]]:
         """DAG ids before and after, of tables that another DAG loads from now on."""
-        before, after = homes(self.before.placement), homes(self.arrangement.placement)
+        before, after = self.before.homes, self.arrangement.placement.homes
         return {
             table: (f"{self.dag_prefix}{before[table]}", f"{self.dag_prefix}{name}")
             for table, name in sorted(after.items())
@@ -75,7 +74,7 @@ class Metadata:
     @cached_property
     def changed_views(self) -> Mapping[str, ViewChange]:
         """DAGs of several tables that Airflow shows otherwise from now on."""
-        packs = self.before.placement.packs.items()
+        packs = self.before.packs.items()
         before = {f"{self.dag_prefix}{name}": pack.view for name, pack in packs}
         return changed_views(before, {pipeline.dag_id: pipeline.view for pipeline in self.pipelines})
 

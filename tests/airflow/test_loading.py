@@ -25,7 +25,7 @@ from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder, read_records
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology.pipelines import pipelines
+from airflow_gddl.topology.pipelines import arrange
 
 NAMES = tuple(f"s.t{n:02d}" for n in range(50))
 BAD = ("s.t07", "s.t21", "s.t42")
@@ -68,7 +68,7 @@ class Quiet:
 
 def document(lake: Path, *specs: TableSpec) -> PipelineDocument:
     specs = specs or tuple(TableSpec(table=name, keys=("id",), source="s") for name in NAMES)
-    (pipeline,) = pipelines(specs, DEFAULT_TIERS)
+    (pipeline,) = arrange(specs, DEFAULT_TIERS).pipelines
     roots = Roots(landing="/l", lake=str(lake))
     return PipelineDocument(pipeline=pipeline, roots=roots, runner="local", specs=specs, tiers=DEFAULT_TIERS)
 

@@ -30,7 +30,7 @@ from airflow_gddl.runtime.state.endings import (
 )
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION, TEXTS, Knowledge, judge, what_to_do
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
 from tests.unit.test_table_status import DAY, ROW, changed_daily
 
 PLAYED = (

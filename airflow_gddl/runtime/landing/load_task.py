@@ -21,7 +21,7 @@ from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.topology.table_row import in_order
+from airflow_gddl.runtime.table_directory import in_order
 
 _LOG = logging.getLogger(__name__)
 

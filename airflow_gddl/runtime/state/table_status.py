@@ -36,7 +36,7 @@ from airflow_gddl.runtime.state.endings import (
     VERIFY_CODE,
 )
 from airflow_gddl.runtime.state.table_runs import TableRecord, latest
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
 
 State = Literal[
     "broken_row", "failed", "unknown", "late", "attention", "running", "waiting", "new", "fresh", "disabled"

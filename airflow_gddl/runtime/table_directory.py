@@ -18,8 +18,7 @@ from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.cron import longest_gap
 from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.pipelines import label_of
+from airflow_gddl.topology.pipelines import Pipeline, label_of
 
 
 @dataclass(frozen=True)
