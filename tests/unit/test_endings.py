@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.actions import ACTIONS
 from airflow_gddl.contract.completeness import STOPPED_CODE, WINDOW_CODE
 from airflow_gddl.contract.endings import COUNTS
 from airflow_gddl.contract.result import (
@@ -31,6 +30,7 @@ from airflow_gddl.runtime.state.endings import (
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION, TEXTS, Knowledge, judge, what_to_do
 from airflow_gddl.runtime.table_directory import TableRow
+from tests.harness.asked import DOES
 from tests.unit.test_table_status import DAY, ROW, changed_daily
 
 PLAYED = (
@@ -88,7 +88,7 @@ CODES = [code for code in ENDINGS if code not in (STOPPED_CODE, WINDOW_CODE)]
 def test_the_table_has_every_code_and_only_actions() -> None:
     assert {*NEEDS_ATTENTION, *TEXTS, STOPPED_CODE} == ENDINGS.keys()
     for code, how in ENDINGS.items():
-        assert {*how.actions} <= ACTIONS.keys(), code
+        assert {*how.actions} <= DOES, code
         assert how.why, code
 
 

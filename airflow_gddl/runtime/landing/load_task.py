@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from airflow_gddl.contract.actions import Action, ErrorsDismiss, ErrorsReplay, Rebuild, Reload, Run, Verify
+from airflow_gddl.contract.actions import Action, HandleErrors, Rebuild, Reload, Run, Verify
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
@@ -277,9 +277,9 @@ def action_of(form: RunRequestForm, *, rebuilds: bool) -> Action:
         case "verify":
             return Verify()
         case "replay":
-            return ErrorsReplay(codes=form.codes)
+            return HandleErrors(mode="replay", codes=form.codes)
         case "dismiss":
-            return ErrorsDismiss(codes=form.codes, reason=form.reason)
+            return HandleErrors(mode="dismiss", codes=form.codes, reason=form.reason)
         case "reload":
             return Reload(confirmed=form.confirmed, landed_since=form.start or "", landed_until=form.end or "")
     return Rebuild() if form.full_refresh and rebuilds else Run()
