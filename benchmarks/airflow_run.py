@@ -24,7 +24,7 @@ from onboard_source import postgres
 from airflow_gddl.contract.spec import AirflowView
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runners.child import stoppable
-from airflow_gddl.topology.pipelines import pipelines, pools
+from airflow_gddl.topology.pipelines import arrange, pools
 from devtools.standalone import supervisor
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
@@ -141,7 +141,7 @@ def measure(root: Path, tables: int, view: AirflowView, asked: argparse.Namespac
 def started(root: Path, record: Path, engine: sa.Engine | None) -> Iterator[tuple[Standalone, list[str]]]:
     """All of Airflow's parts, with the pools and every DAG of the metadata; and the ids of these."""
     loaded = load(root / "metadata", {})
-    dags = pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix)
+    dags = arrange(loaded.tables, loaded.tiers, loaded.dag_prefix).pipelines
     with Standalone(order(root, record, engine)) as airflow:
         airflow.begin()
         airflow.start()

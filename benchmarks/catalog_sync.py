@@ -29,7 +29,7 @@ from measuring import WrongResultError, print_figures
 from small_folders import MIX, SmallFolders
 from workload import Workload
 
-from airflow_gddl.contract.actions import CatalogDiff
+from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec
@@ -112,7 +112,7 @@ def measure(jobs: Jobs, client: Any, rounds: int) -> dict[str, Any]:
     for number in range(1, rounds + 1):
         for side in SIDES:
             idle[side].append(require(jobs.run(side, number), "skipped", requests=0).seconds)
-    compared = require(jobs.run("with", rounds + 1, JobOptions(action=CatalogDiff())), "succeeded")
+    compared = require(jobs.run("with", rounds + 1, JobOptions(action=CompareCatalogs())), "succeeded")
     median = {side: statistics.median(seconds) for side, seconds in idle.items()}
     return {
         "tables": count,

@@ -23,7 +23,7 @@ from measuring import print_figures
 from airflow_gddl.contract.spec import DEFAULT_TIERS, Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
-from airflow_gddl.topology.pipelines import pipelines
+from airflow_gddl.topology.pipelines import arrange
 from tests.harness.s3_server import Bucket, serving
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -76,7 +76,7 @@ def measured(bucket: LargeBucket, count: int, lake: str) -> dict[str, object]:
     """A first poll, which lists everything, and one of the next scheduled run."""
     bucket.names = [f"land/s/a/{NOW - EVERY * n:%Y%m%d-%H%M%S}000.parquet" for n in reversed(range(count))]
     spec = TableSpec(table="s.a", keys=("id",), source="s")
-    (pipeline,) = pipelines([spec], DEFAULT_TIERS)
+    (pipeline,) = arrange([spec], DEFAULT_TIERS).pipelines
     roots = Roots(landing="s3://bucket/land", lake=lake)
     document = PipelineDocument(pipeline=pipeline, roots=roots, runner="local", specs=(spec,), tiers=DEFAULT_TIERS)
     found: dict[str, object] = {"files": count}

@@ -24,7 +24,7 @@ from airflow_gddl.metadata.loading import LoadedMetadata, load
 from airflow_gddl.runners.child import stoppable
 from airflow_gddl.simulate.simulator import Simulator
 from airflow_gddl.simulate.table import differences, read_replica
-from airflow_gddl.topology.pipelines import pipelines, pools
+from airflow_gddl.topology.pipelines import arrange, pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs
 from devtools.standalone.supervisor import Standalone, StartRequest
@@ -93,7 +93,7 @@ def onboard(root: Path, engine: sa.Engine) -> None:
 
 def until_green(airflow: Standalone, loaded: LoadedMetadata) -> None:
     """The second command: an Airflow on the metadata, until the first run of every pipeline is green."""
-    made = pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix)
+    made = arrange(loaded.tables, loaded.tiers, loaded.dag_prefix).pipelines
     airflow.begin()
     airflow.start()
     airflow.wait_ready()

@@ -31,7 +31,7 @@ from workload import Folders, Workload
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
-from airflow_gddl.topology.pipelines import pipelines
+from airflow_gddl.topology.pipelines import arrange
 from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session import SessionSettings
 from tests.s3.test_requests import REQUESTS_OF_A_BATCH
@@ -171,7 +171,7 @@ def polled(job: JobSpec) -> int:
     """How many tables of these have files of which no load is known."""
     found = 0
     by_name = {spec.table: spec for spec in job.tables}
-    for one in pipelines(job.tables, job.tiers):
+    for one in arrange(job.tables, job.tiers).pipelines:
         specs = tuple(by_name[name] for name in one.tables)
         document = PipelineDocument(pipeline=one, roots=job.roots, runner="local", specs=specs, tiers=job.tiers)
         work = observe(document, Question(run="scheduled__1", now="2026-01-31T12:00:00.000000+00:00"))

@@ -31,8 +31,7 @@ from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, enc
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.pipelines import pipelines
+from airflow_gddl.topology.pipelines import Pipeline, arrange
 
 _TABLES, _LOADS = 10_000, 9
 QUERIES = (
@@ -64,7 +63,7 @@ class Lake:
         loaded = load(self.metadata, {})
         if loaded.problems:
             raise WrongResultError(str(loaded.problems[0]))
-        for pipeline in pipelines(loaded.tables, loaded.tiers, loaded.dag_prefix):
+        for pipeline in arrange(loaded.tables, loaded.tiers, loaded.dag_prefix).pipelines:
             self._write(loaded.roots.lake, pipeline, now)
 
     def _write(self, lake: str, pipeline: Pipeline, now: float) -> None:

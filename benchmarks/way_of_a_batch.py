@@ -34,7 +34,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.compiled.building import compile_metadata
 from airflow_gddl.stores import Storage
-from airflow_gddl.topology.pipelines import Placed
+from airflow_gddl.topology.placement import NOWHERE
 from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.job.table_job import run_guarded
 
@@ -149,7 +149,7 @@ def row(folder: Path) -> Passed:
     (folder / "tables" / "s.yaml").write_text("source: s\ntables:\n  - {table: s.t, keys: [id]}\n")
     passed = Passed()
     with passed.counted():
-        made = compile_metadata(load(folder, {}), (), Placed(), None, "")
+        made = compile_metadata(load(folder, {}), (), NOWHERE, 0.0, None, "")
     assert [document.specs[0].table for document in made.documents] == ["s.t"]
     return passed
 

@@ -13,7 +13,7 @@ from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.cli.verify import require_connection, require_name
-from airflow_gddl.contract.actions import Action, Adopt, AdoptRelease
+from airflow_gddl.contract.actions import Adopt
 from airflow_gddl.contract.codes import ADOPT_REFUSED
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
@@ -51,9 +51,13 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     cli = context.of(ctx).lending(source_connection)
     if release and not dry_run:
         job.ask(f"Give {table} back? What only our ledger and tables know of it is removed.", yes=yes)
-    action: Action = Adopt(files_until=files_until, source_connection=source_connection, dry_run=dry_run)
-    if release:
-        action = AdoptRelease(confirmed=yes or sys.stdin.isatty(), dry_run=dry_run)
+    action = Adopt(
+        mode="release" if release else "take",
+        files_until=files_until,
+        source_connection=source_connection,
+        confirmed=yes or sys.stdin.isatty(),
+        dry_run=dry_run,
+    )
     job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
     check = partial(require_connection, cli, source_connection)
     request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)

@@ -16,7 +16,7 @@ from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, Re
 from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem, show
 from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.pipelines import Pipeline
 
 Kind = Literal["new", "removed", "renamed", "changed", "invalid"]
 # In `shard_landings`, `shard_origins` and `expressions` is what other fields say; a target is the table's name.
@@ -110,7 +110,7 @@ class Deployment:
 
     @property
     def views(self) -> dict[str, AirflowView]:
-        return {pipeline.dag_id: pipeline.view for pipeline in self.pipelines if pipeline.kind == "pack"}
+        return {pipeline.dag_id: pipeline.view for pipeline in self.pipelines}
 
 
 def compare(

@@ -6,17 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, timedelta
 from functools import cached_property
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import AirflowView
 from airflow_gddl.contract.codes import DAG_FILE_LARGE, FRESHNESS_TOO_SHORT
 from airflow_gddl.contract.spec import TableSpec, TierSpec, TierTasks
-from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.pipelines import NOWHERE, Arrangement, Placed, arrange
-from airflow_gddl.topology.placement import homes
-from airflow_gddl.topology.table_row import busiest_day, gaps, starts_on
+from airflow_gddl.metadata.cron import days_of, longest_gap, minutes_of
+from airflow_gddl.topology.pipelines import Arrangement, Pipeline, arrange
+from airflow_gddl.topology.placement import NOWHERE, Placement
 
 UPKEEP_DAGS = 2
 DAGS_OF_A_FILE = 2_500
@@ -53,7 +52,7 @@ class Metadata:
     tables: tuple[TableSpec, ...]
     tiers: Mapping[str, TierSpec]
     dag_prefix: str = ""
-    before: Placed = NOWHERE
+    before: Placement = NOWHERE
 
     @cached_property
     def arrangement(self) -> Arrangement:
@@ -66,7 +65,7 @@ class Metadata:
     @cached_property
     def moves(self) -> Mapping[str, tuple[str, str]]:
         """DAG ids before and after, of tables that another DAG loads from now on."""
-        before, after = homes(self.before.placement), homes(self.arrangement.placement)
+        before, after = self.before.homes, self.arrangement.placement.homes
         return {
             table: (f"{self.dag_prefix}{before[table]}", f"{self.dag_prefix}{name}")
             for table, name in sorted(after.items())
@@ -76,7 +75,7 @@ class Metadata:
     @cached_property
     def changed_views(self) -> Mapping[str, ViewChange]:
         """DAGs of several tables that Airflow shows otherwise from now on."""
-        packs = self.before.placement.packs.items()
+        packs = self.before.packs.items()
         before = {f"{self.dag_prefix}{name}": pack.view for name, pack in packs}
         return changed_views(before, {pipeline.dag_id: pipeline.view for pipeline in self.pipelines})
 
@@ -152,8 +151,8 @@ class Plan:
 def make_plan(metadata: Metadata, today: date) -> Plan:
     """Counts of the day with the most starts from `today` on."""
     pipelines = metadata.pipelines
-    day = busiest_day(pipelines, today)
-    starts = starts_on(pipelines, day)
+    days = (today + timedelta(days=number) for number in range(31))
+    day, starts = max(((day, starts_on(pipelines, day)) for day in days), key=lambda one: sum(one[1].values()))
     dags = len(pipelines) + UPKEEP_DAGS
     return Plan(
         day=day.isoformat(),
@@ -167,8 +166,14 @@ def make_plan(metadata: Metadata, today: date) -> Plan:
         moves=metadata.moves,
         changed_views=metadata.changed_views,
         tiers=tuple(_tier(metadata, tier, starts) for tier in sorted({pipeline.tier for pipeline in pipelines})),
-        advice=(*_dag_files(dags), *_freshness(metadata, day)),
+        advice=(*_dag_files(dags), *_freshness(metadata)),
     )
+
+
+def starts_on(pipelines: Iterable[Pipeline], day: date) -> dict[str, int]:
+    """How often pipelines with a time schedule start, by DAG id; others start by data or manually."""
+    crons = ((pipeline.dag_id, pipeline.timing.cron) for pipeline in pipelines if pipeline.timing.cron)
+    return {dag: len(minutes_of(cron)) for dag, cron in crons if days_of(cron.split(maxsplit=2)[2], day, 1)}
 
 
 def _instances(pipeline: Pipeline) -> int:
@@ -206,12 +211,12 @@ def _dag_files(dags: int) -> Iterator[Advice]:
         )
 
 
-def _freshness(metadata: Metadata, day: date) -> Iterator[Advice]:
+def _freshness(metadata: Metadata) -> Iterator[Advice]:
     """Rows whose `freshness` is not longer than the time between two runs."""
     rows = {table.table: table for table in metadata.tables}
     broken: dict[str, list[str]] = {}
     for pipeline in metadata.pipelines:
-        least = _least_lag(pipeline, day)
+        least = _least_lag(pipeline)
         for row in (rows[table] for table in pipeline.tables):
             if row.freshness is not None and durations.seconds(row.freshness) <= least:
                 broken.setdefault(str(row.schedule), []).append(row.table)
@@ -226,8 +231,8 @@ def _freshness(metadata: Metadata, day: date) -> Iterator[Advice]:
         )
 
 
-def _least_lag(pipeline: Pipeline, day: date) -> float:
+def _least_lag(pipeline: Pipeline) -> float:
     """Seconds that a table of it is behind just before a run starts; 0 where its start times are not known."""
     if pipeline.timing.kind in ("never", "once"):
         return math.inf
-    return 60 * gaps(pipeline.timing.cron, day)[1] if pipeline.timing.kind == "cron" else 0
+    return longest_gap(pipeline.timing.cron) if pipeline.timing.cron else 0

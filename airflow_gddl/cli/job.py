@@ -544,7 +544,7 @@ def run_tables(cli: CliContext, loaded: LoadedMetadata, tables: tuple[TableSpec,
         outcome = runner.run(spec, listener)
     if isinstance(runner, RemoteRunner):
         runner.settle()
-    if request.options.action.name in (*LOADS, *CLEARING) and not request.options.dry_run:
+    if request.options.action.does in (*LOADS, *CLEARING) and not request.options.dry_run:
         recorder = recorder_of(cli, loaded)
         for result in outcome.results:
             recorder.take(result, whole=isinstance(request.options.action, Load))

@@ -13,10 +13,9 @@ from airflow_gddl.contract.errors import GddlError, MetadataError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.settings import misspelt
 from airflow_gddl.runtime.compiled import placements
-from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.pipelines import Placed, arrange
-from airflow_gddl.topology.placement import Placement
-from airflow_gddl.topology.table_row import select
+from airflow_gddl.runtime.table_directory import select
+from airflow_gddl.topology.pipelines import Pipeline, arrange
+from airflow_gddl.topology.placement import NOWHERE, Placement
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem
@@ -90,15 +89,14 @@ def require_folder(folder: str) -> None:
         raise MetadataError(METADATA_MISSING, f"there is no folder {folder!r}", remedy=remedy)
 
 
-def placed(cli: CliContext, loaded: LoadedMetadata) -> Placed:
+def placed(cli: CliContext, loaded: LoadedMetadata) -> Placement:
     """Placement of tables in DAGs by the lake; with a warning, none if it can't be read."""
     path = placements.place_of(loaded.roots.lake, loaded.dag_prefix)
     try:
-        before, _ = placements.read(path, cli.environ)
+        return placements.read(path, cli.environ)[0]
     except GddlError as error:
         cli.screen.warn(f"DAG ids may differ from Airflow's: {error}", "yellow")
-        before = Placement()
-    return Placed(placement=before, at=cli.now().timestamp())
+        return NOWHERE
 
 
 def pipelines(cli: CliContext, loaded: LoadedMetadata) -> tuple[Pipeline, ...]:

@@ -23,9 +23,7 @@ from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.actions import (
     Action,
-    ErrorsDismiss,
-    ErrorsList,
-    ErrorsReplay,
+    HandleErrors,
     Plan,
     Rebuild,
     Reload,
@@ -258,7 +256,7 @@ def list_errors(  # noqa: PLR0913, PLR0917 - typer reads each option of the comm
 ) -> None:
     """Show what is in quarantine, by code, with what to do; with --rows each row and its reason."""
     cli = context.of(ctx)
-    job_options = JobOptions(action=ErrorsList(limit=limit, codes=tuple(code or ())))
+    job_options = JobOptions(action=HandleErrors(limit=limit, codes=tuple(code or ())))
     check = partial(_require_codes, cli, code or ())
     request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
     carry_out(cli, request, partial(show_quarantines, show=show_rows if rows else partial(show_codes, folder=metadata)))
@@ -275,7 +273,7 @@ def replay(
 ) -> None:
     """Process quarantined rows and files again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)
-    job_options = JobOptions(action=ErrorsReplay(codes=tuple(code or ())), wait_seconds=wait)
+    job_options = JobOptions(action=HandleErrors(mode="replay", codes=tuple(code or ())), wait_seconds=wait)
     check = partial(_require_codes, cli, code or ())
     request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
     carry_out(cli, request, partial(show_replays, codes=tuple(code or ())), _failed_again)
@@ -310,8 +308,8 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
         ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
-    action = ErrorsDismiss(
-        codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=context.user_name()
+    action = HandleErrors(
+        mode="dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=context.user_name()
     )
     job_options = JobOptions(action=action, wait_seconds=wait)
     check = partial(_require_codes, cli, rows)

@@ -17,7 +17,7 @@ from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.cli.screen import Cell, Screen
-from airflow_gddl.contract.actions import Action, CatalogDiff, CatalogSync
+from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.codes import REPLICA_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
@@ -153,7 +153,7 @@ def diff(
     json: options.Json = False,
 ) -> None:
     """Show missing and different catalog entries; exit status 1 if there are any."""
-    _compare(ctx, CatalogDiff(), metadata, table, json)
+    _compare(ctx, CompareCatalogs(), metadata, table, json)
 
 
 @app.command()
@@ -164,12 +164,12 @@ def sync(
     json: options.Json = False,
 ) -> None:
     """Register missing tables, including dropped entries, and update different entries."""
-    _compare(ctx, CatalogSync(), metadata, table, json)
+    _compare(ctx, CompareCatalogs(mode="sync"), metadata, table, json)
 
 
-def _compare(ctx: typer.Context, action: Action, metadata: str, table: list[str] | None, json: bool) -> None:
+def _compare(ctx: typer.Context, action: CompareCatalogs, metadata: str, table: list[str] | None, json: bool) -> None:
     request = Request(metadata=metadata, tables=tuple(table or ()), options=JobOptions(action=action), as_json=json)
-    acted = isinstance(action, CatalogSync)
+    acted = action.mode == "sync"
     carry_out(context.of(ctx), request, partial(show, acted=acted), partial(is_different, acted=acted))
 
 

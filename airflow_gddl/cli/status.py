@@ -26,7 +26,7 @@ from airflow_gddl.runtime.state.recording import rebuild
 from airflow_gddl.runtime.state.status_list import TableQuery, chosen, counts
 from airflow_gddl.runtime.state.table_runs import text_of
 from airflow_gddl.runtime.state.table_status import TableStatus, text_of_code
-from airflow_gddl.topology.table_row import TableRow, select, table_rows
+from airflow_gddl.runtime.table_directory import TableRow, select, table_rows
 
 
 def directory(cli: CliContext, folder: str) -> Directory | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.codec import ALWAYS, TAG
 
@@ -25,10 +25,12 @@ def _named(name: str) -> Any:
 class Asked:
     """What every action says of itself; these are the defaults."""
 
-    rewrites: ClassVar[bool] = False
-    """Whether it loads nothing, and writes new versions of the tables."""
-    in_driver: ClassVar[bool] = False
-    """Whether it reads so little that Spark's start would dominate, or doesn't use it."""
+    name: str
+
+    @property
+    def does(self) -> str:
+        """What results and records call it: its name, or what its mode does."""
+        return self.name
 
     def unsharded(self) -> str:
         """What of it is not built for tables of several sources, for a message; empty: all of it is."""
@@ -73,7 +75,6 @@ Load = Run | Rebuild | Reload
 class Plan(Asked):
     """Say which batches an action would load, without loading them."""
 
-    in_driver: ClassVar[bool] = True
     name: Literal["plan"] = _named("plan")
     of: Load = field(default_factory=Run)
 
@@ -138,7 +139,6 @@ class Verify(Asked):
 class Explain(Asked):
     """Show the history of one key."""
 
-    in_driver: ClassVar[bool] = True
     name: Literal["explain"] = _named("explain")
     key: Key = field(default_factory=dict)
     limit: int = 100
@@ -151,7 +151,6 @@ class Explain(Asked):
 class ShowTable(Asked):
     """Show what a table holds, without values that the row hides in `rows`."""
 
-    in_driver: ClassVar[bool] = True
     name: Literal["show"] = _named("show")
     part: Literal["schema", "quarantine", "rows"] = "schema"
     code: str = ""
@@ -164,7 +163,6 @@ class ShowTable(Asked):
 class Erase(Asked):
     """Remove one key from all tables, for good."""
 
-    rewrites: ClassVar[bool] = True
     name: Literal["erase"] = _named("erase")
     key: Key = field(default_factory=dict)
     asked_by: str = ""
@@ -172,40 +170,25 @@ class Erase(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorsList(Asked):
-    """List rows in quarantine."""
+class HandleErrors(Asked):
+    """List rows in quarantine, load them again (`replay`), or give them up (`dismiss`)."""
 
-    in_driver: ClassVar[bool] = True
-    name: Literal["errors_list"] = _named("errors_list")
+    name: Literal["handle_errors"] = _named("handle_errors")
+    mode: Literal["list", "replay", "dismiss"] = "list"
     codes: tuple[str, ...] = ()
-    """Only rows with these codes; empty: all."""
+    """Only rows with these codes; empty: all, but none are given up."""
     limit: int = 100
-    """Rows that are returned, at most."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ErrorsReplay(Asked):
-    """Load rows in quarantine again."""
-
-    name: Literal["errors_replay"] = _named("errors_replay")
-    codes: tuple[str, ...] = ()
-    """Only rows with these codes; empty: all."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ErrorsDismiss(Asked):
-    """Give up rows in quarantine."""
-
-    in_driver: ClassVar[bool] = True
-    name: Literal["errors_dismiss"] = _named("errors_dismiss")
-    codes: tuple[str, ...] = ()
-    """Only rows with these codes."""
+    """Rows that are listed, at most."""
     source_files: tuple[str, ...] = ()
-    """Only rows of these files, as `ErrorsList` names them; empty: of all."""
+    """Give up only rows of these files, as the list names them; empty: of all."""
     asked_by: str = ""
-    """User who asks, for the record."""
+    """User who gives rows up, for the record."""
     reason: str = ""
     """Why nothing better is expected, for the record."""
+
+    @property
+    def does(self) -> str:
+        return f"errors_{self.mode}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,31 +204,31 @@ class Release(Asked):
 class Maintain(Asked):
     """Compact files and remove old ones."""
 
-    rewrites: ClassVar[bool] = True
     name: Literal["maintain"] = _named("maintain")
     dry_run: bool = False
     """Whether to report the pending work without doing it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class CatalogDiff(Asked):
-    """Compare what catalogs show with the tables."""
+class CompareCatalogs(Asked):
+    """Compare what catalogs show with the tables, or make them show the tables (`sync`)."""
 
-    name: Literal["catalog_diff"] = _named("catalog_diff")
+    name: Literal["compare_catalogs"] = _named("compare_catalogs")
+    mode: Literal["diff", "sync"] = "diff"
 
-
-@dataclass(frozen=True, kw_only=True)
-class CatalogSync(Asked):
-    """Make catalogs show the tables."""
-
-    name: Literal["catalog_sync"] = _named("catalog_sync")
+    @property
+    def does(self) -> str:
+        return f"catalog_{self.mode}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Adopt(Asked):
-    """Take over a table that another job keeps."""
+    """Take over a table that another job keeps, or give it back (`release`)."""
 
     name: Literal["adopt"] = _named("adopt")
+    mode: Literal["take", "release"] = "take"
+    confirmed: bool = False
+    """Whether what only we keep of a table that is given back may go."""
     files_until: str = ""
     """Files that were last modified by then are in the table; ISO 8601 with a zone."""
     source_connection: str = ""
@@ -258,21 +241,9 @@ class Adopt(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdoptRelease(Asked):
-    """Give a table that was taken over back."""
-
-    name: Literal["adopt_release"] = _named("adopt_release")
-    confirmed: bool = False
-    """Whether what only we keep may go."""
-    dry_run: bool = False
-    """Whether to report the pending work without doing it."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Eject(Asked):
     """Say what a job that goes on without airflow-gddl has to know."""
 
-    in_driver: ClassVar[bool] = True
     name: Literal["eject"] = _named("eject")
 
 
@@ -289,14 +260,17 @@ class ConsistentCut(Asked):
 
 Sourced = Adopt | LoadFromSource | ResyncRows | Verify
 """Actions that may name a connection to the source."""
-Trying = Adopt | AdoptRelease | Maintain
+Trying = Adopt | Maintain
 """Actions that may only report what they would do."""
 Keyed = Erase | Explain | ResyncRows
 """Actions whose specification may hold keys of rows, which can be personal."""
 Action = (
     Run | Rebuild | Reload | Plan | LoadFromSource | ResyncRows | Verify | Explain | ShowTable | Erase
-    | ErrorsList | ErrorsReplay | ErrorsDismiss | Release | Maintain
-    | CatalogDiff | CatalogSync | Adopt | AdoptRelease | Eject | ConsistentCut
+    | HandleErrors | Release | Maintain | CompareCatalogs | Adopt | Eject | ConsistentCut
 )  # fmt: skip
 ACTIONS: Mapping[str, type[Action]] = {kind.name: kind for kind in get_args(Action)}
 """The actions by name."""
+REWRITES = ("erase", "maintain")
+"""Actions that load nothing, and write new versions of the tables."""
+IN_DRIVER = ("plan", "explain", "show", "errors_list", "errors_dismiss", "eject")
+"""What reads so little that Spark's start would dominate, or doesn't use it."""

@@ -31,7 +31,7 @@ from airflow_gddl.plugins.timetables import cron_timetable
 from airflow_gddl.runtime.compiled.keeper import collector_paused
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.sensors.tables import GddlTablesSensor, poll_times
-from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, group_of, pool_of_instances
+from airflow_gddl.topology.pipelines import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, group_of, pool_of_instances
 from airflow_gddl.version_compat import without_backfills
 
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_$#@ -]{0,127}"
@@ -138,7 +138,7 @@ def _repairs() -> dict[str, Param]:
 
 def documentation(pipeline: Pipeline) -> str:
     """The DAG's doc page. A pack's page names no table, since it would change with every row."""
-    what = f"`{pipeline.tables[0]}`" if pipeline.kind == "table" else "a pack of tables"
+    what = f"`{pipeline.tables[0]}`" if pipeline.view == "table" else "a pack of tables"
     if pipeline.is_retired:
         return _RETIRED
     facts = f"source **{pipeline.source}**, tier **{pipeline.tier}**, priority **{pipeline.priority}**"
@@ -152,7 +152,7 @@ def documentation(pipeline: Pipeline) -> str:
         "  up to date: side by side, neither waits for the other.",
         *_EACH_TABLE.get(pipeline.view, ()),
         "",
-        _RERUN if pipeline.kind == "pack" else "**Rerun**: trigger it; *Rebuild* makes the table again.",
+        _RERUN if pipeline.view != "table" else "**Rerun**: trigger it; *Rebuild* makes the table again.",
         *_NO_BACKFILL,
         "",
         "**After a failure**: the task's log names each failed table, the error and the remedy. Retry or clear it: it",
@@ -359,8 +359,8 @@ def build_dags(  # noqa: PLR0913 - what a DAG file may say
         metadata_dir: a folder or an `s3://` URL; None: see `configuration.metadata_place`.
         beside: the DAG file, for finding the folder.
         default_args, on_dag, timezone: see `Customization`.
-        select: only DAGs with a table that one of these selectors matches, see `topology.table_row.selected`; empty:
-            all.
+        select: only DAGs with a table that one of these selectors matches, see
+            `runtime.table_directory.selected`; empty: all.
         exclude: no DAG with a table that one of these matches.
 
     Raises:
@@ -401,7 +401,7 @@ def _wanted(
         directory = compiled.directory() if select or exclude else None
         if directory is None:
             return compiled.served()
-        from airflow_gddl.topology.table_row import selected  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.runtime.table_directory import selected  # noqa: PLC0415 - imported when needed
 
         chosen = {row.dag_id for row in selected(directory.rows, select)}
         chosen -= {row.dag_id for row in selected(directory.rows, exclude)} if exclude else set()
@@ -499,7 +499,7 @@ def build_dag(pipeline: Pipeline, shared: Shared) -> DAG:
             _loads(pipeline, shared, common)
     # Set after the tasks are created: otherwise each has a copy, which Airflow validates dozens of times in each parse.
     # Bypasses the validation of an ordinary assignment, which takes two thirds of the time to build a DAG.
-    object.__setattr__(dag, "params", ParamsDict(shared.form if pipeline.kind == "pack" else shared.form_of_one))
+    object.__setattr__(dag, "params", ParamsDict(shared.form_of_one if pipeline.view == "table" else shared.form))
     return shared.custom.complete(dag)
 
 

@@ -21,8 +21,7 @@ from airflow_gddl.operators.jobs import (
     GddlWatchOperator,
     Upkeep,
 )
-from airflow_gddl.topology.pipeline import NO_OWNER, Pipeline, Timing
-from airflow_gddl.topology.pipelines import timing
+from airflow_gddl.topology.pipelines import NO_OWNER, Pipeline, Timing, timing
 from airflow_gddl.version_compat import without_backfills
 
 DAGS: dict[str, tuple[Upkeep, str]] = {

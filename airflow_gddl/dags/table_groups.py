@@ -9,7 +9,7 @@ from airflow.sdk import TaskGroup
 
 from airflow_gddl.operators.jobs import GddlLandedOperator, GddlTableOperator, LoadOperator
 from airflow_gddl.sensors.tables import GddlTablesSensor
-from airflow_gddl.topology.pipeline import group_of
+from airflow_gddl.topology.pipelines import group_of
 
 _AFTER_LOADS = "none_failed_min_one_success"
 """Skipped by the scheduler where the sensor found no work at all. In other runs the sensor skips tasks without work;

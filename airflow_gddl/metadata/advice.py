@@ -6,15 +6,15 @@ import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from itertools import pairwise
 
+from airflow_gddl.contract.basics import CALENDAR
 from airflow_gddl.contract.codes import CRON_STEP, FIELD_UNUSED, FRESHNESS_TOO_SHORT, MASK_GUESSABLE, ROOTS_NESTED
 from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, SpecProblem, documented
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.contract.table_spec import lowered
+from airflow_gddl.metadata.cron import longest_gap
 from airflow_gddl.metadata.folder import FILE
 from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.metadata.problems import Problem
@@ -23,8 +23,6 @@ _STEP = re.compile(r"(?:^|,)[^,/]*/(\d+)")
 _LIMITS = (("minute", 60), ("hour", 24), ("day of the month", 31), ("month", 12), ("day of the week", 7))
 _NAMED = 3
 """Other tables that a warning names."""
-_STARTS = 50
-"""Starts of a schedule whose longest distance is taken."""
 
 
 def advise(loaded: LoadedMetadata, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -117,7 +115,7 @@ def _freshness(loaded: LoadedMetadata) -> Iterator[Problem]:
             remedy = f"raise freshness ({spec.freshness}), or poll the table more often"
             yield _of_rows(loaded, [spec], SpecProblem(FRESHNESS_TOO_SHORT, ("freshness",), None, message, remedy))
     for schedule, specs in _by_schedule(loaded.tables).items():
-        distance = _longest_distance(schedule)
+        distance = longest_gap(CALENDAR.get(schedule, schedule).format(m=0))
         late = [spec for spec in specs if spec.freshness and seconds(spec.freshness) < distance]
         if late:
             message = f"runs of {schedule!r} are up to {distance / 3600:.3g} hours apart, more than freshness allows"
@@ -157,15 +155,6 @@ def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
         if isinstance(spec.cadence, str) and spec.cadence not in ("continuous", "@once"):
             by_schedule.setdefault(spec.cadence, []).append(spec)
     return by_schedule
-
-
-def _longest_distance(schedule: str) -> float:
-    """Seconds between two starts, at most, from a day on that has no change of the clock."""
-    from croniter import croniter  # noqa: PLC0415 - of the command that validates alone
-
-    starts = croniter(schedule, datetime(2026, 1, 1, tzinfo=UTC))
-    moments: list[float] = [starts.get_next(float) for _ in range(_STARTS)]
-    return max(later - earlier for earlier, later in pairwise(moments))
 
 
 def _of_rows(loaded: LoadedMetadata, specs: Sequence[TableSpec], problem: SpecProblem) -> Problem:

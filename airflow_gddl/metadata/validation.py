@@ -11,9 +11,8 @@ import functools
 import json
 import re
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import fields
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 from airflow_gddl.contract import durations
@@ -32,6 +31,7 @@ from airflow_gddl.contract.table_spec import (
     SchemaGate,
     TableSpec,
 )
+from airflow_gddl.metadata.cron import SCHEDULES, cron_fault
 from airflow_gddl.metadata.expression_text import expression_problems
 from airflow_gddl.metadata.problems import looks_secret, one_or_more
 
@@ -303,12 +303,7 @@ def options_of(dialect: str) -> FieldShape[Any]:
     return FieldShape(cls, remedies={"lookback": durations.remedy}, comma_refused=True)
 
 
-PRESETS = ("@once", "@hourly", "@daily", "@weekly", "@monthly", "@yearly", "continuous")
-_CRON_REMEDY = f"write five cron fields, e.g. '*/15 * * * *', or one of {', '.join(PRESETS)}, or null for none"
-_CRON_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
-_RANDOM = re.compile(r"[HhRr]([(/,]|$)")
-# A fixed start: whether a cron line ever fires must not depend on the day of the parse.
-_START = datetime(2024, 1, 1, tzinfo=UTC)
+_CRON_REMEDY = f"write five cron fields, e.g. '*/15 * * * *', or one of {', '.join(SCHEDULES)}, or null for none"
 
 
 _check_row = Checks(*check_table.checks, expression_problems)
@@ -360,7 +355,7 @@ def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:
     schedule = spec.schedule
     if isinstance(schedule, str):
         if fault := cron_fault(schedule):
-            near = difflib.get_close_matches(schedule.lower(), PRESETS, n=1, cutoff=0.8)
+            near = difflib.get_close_matches(schedule.lower(), SCHEDULES, n=1, cutoff=0.8)
             remedy = f"did you mean '{near[0]}'? Else {_CRON_REMEDY}" if near else _CRON_REMEDY
             yield SpecProblem(FIELD_VALUE, ("schedule",), schedule, fault, remedy)
     elif schedule is not None:
@@ -370,37 +365,3 @@ def _schedule(spec: TableSpec) -> Iterator[SpecProblem]:
             meant = difflib.get_close_matches(next(iter(schedule), ""), ("assets",), n=1)
             remedy = f"{'did you mean assets? ' if meant and meant[0] not in schedule else ''}write {{assets: [name]}}"
             yield SpecProblem(FIELD_VALUE, ("schedule",), schedule, message, remedy)
-
-
-@functools.lru_cache(maxsize=4096)
-def cron_fault(schedule: str) -> str:
-    """Why this text is not a schedule; empty when it is one."""
-    if schedule in PRESETS:
-        return ""
-    if schedule.startswith("@"):
-        return "no such preset"
-    cells = schedule.split()
-    if len(cells) != 5:
-        return "neither a preset nor five cron fields"
-    if any(_RANDOM.match(cell) for cell in cells):
-        return "H and R give a different time in each parse"
-    from croniter import croniter  # noqa: PLC0415 - few rows have a cron line
-    from croniter.croniter import CroniterError  # noqa: PLC0415 - as above
-
-    try:
-        croniter(schedule, _START).get_next()
-    except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError):
-        return next(_out_of_range(cells), "not a cron line that ever fires")
-    return ""
-
-
-def _out_of_range(cells: Sequence[str]) -> Iterator[str]:
-    """What a cell of five holds that its field can't be."""
-    for cell, (name, least, most) in zip(cells, _CRON_FIELDS, strict=True):
-        for part in cell.split(","):
-            span, _, step = part.partition("/")
-            for number in (int(text) for text in span.split("-") if text.isdecimal()):
-                if not least <= number <= most:
-                    yield f"the {name} {number} is {f'above {most}' if number > most else f'below {least}'}"
-            if step == "0":
-                yield f"the {name} has a step of 0"

@@ -24,7 +24,7 @@ from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import Question, Stage, observe
-from airflow_gddl.topology.table_row import in_order
+from airflow_gddl.runtime.table_directory import in_order
 from airflow_gddl.triggers import utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException
 

@@ -27,7 +27,7 @@ from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, by_rows, differing_rows
-from airflow_gddl.topology.pipeline import group_of
+from airflow_gddl.topology.pipelines import group_of
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch
 from airflow_gddl.version_compat import AirflowException, AirflowFailException
 

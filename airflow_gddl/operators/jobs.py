@@ -442,8 +442,8 @@ class GddlLoadOperator(JobOperator):
 
     Args:
         tables: names, `schema.name`; a text is split at commas and blanks.
-        select, exclude: selectors of tables, `tag:finance`; see `topology.table_row.selected`. Without `tables` and
-            `select`, the task fails.
+        select, exclude: selectors of tables, `tag:finance`; see `runtime.table_directory.selected`. Without `tables`
+            and `select`, the task fails.
         full_refresh: rebuild them from their change tables.
         metadata: folder or `s3://` URL; None: as for the DAGs, from the configuration.
         runner: see `JobTask`.

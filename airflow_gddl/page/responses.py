@@ -25,7 +25,7 @@ from airflow_gddl.runtime.state.overview import Span, overview
 from airflow_gddl.runtime.state.status_list import TableQuery, choices, chosen, facets
 from airflow_gddl.runtime.state.table_runs import RunFact, fact_of
 from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, TableStatus, text_of_code
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
 
 PATIENCE = 3.0
 

@@ -39,7 +39,7 @@ from airflow_gddl.runtime.state.alerts import (
 from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, read_pipeline, table_statuses
 from airflow_gddl.runtime.state.recording import StateRecorder, read_records, records_of
-from airflow_gddl.topology.table_row import TableRow, row_of
+from airflow_gddl.runtime.table_directory import TableRow, row_of
 from airflow_gddl.version_compat import gauge
 
 _SHOWN = 50

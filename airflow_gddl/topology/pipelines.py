@@ -1,19 +1,103 @@
-"""Tables and tiers to pipelines, and the Airflow pools that pipelines need."""
+"""Rows to pipelines: each a DAG with its tables, id, schedule, pool, owners and tags.
+
+Every worker imports this module, which needs no classes of the contract.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.basics import AirflowView, Priority
-from airflow_gddl.contract.spec import TableSpec, TierSpec
-from airflow_gddl.topology.pipeline import CONTINUOUS_POOL, NO_OWNER, Pipeline, Timing, pool_of_instances
-from airflow_gddl.topology.placement import CONTINUOUS, Base, Group, Pack, Placement, legal, number, place, retired
+from airflow_gddl.contract.basics import CALENDAR, AirflowView, Priority
+from airflow_gddl.topology.placement import CONTINUOUS, NOWHERE, Group, Pack, Placement, place
+
+if TYPE_CHECKING:
+    from airflow_gddl.contract.spec import TableSpec, TierSpec
+
+CONTINUOUS_POOL = "gddl_continuous"
+"""Pool of continuous jobs, which would permanently hold the slots of their tiers; has slots for all of them."""
+NO_OWNER = "gddl"
+
+
+def pool_of_instances(pool: str) -> str:
+    """Pool of the instances that show a table each: showing takes no slot from loads. A cleared instance is a load;
+    the pool has as many slots as that of the loads, so that these are bounded, too.
+    """
+    return f"{pool}_tables"
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
+_NOT_IN_GROUP_IDS = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST_GROUP_ID = 150
+
+
+def group_of(table: str) -> str:
+    """Id of a table's task group, unique, by its name alone: it stays when other rows change. `shop-orders` for
+    `shop.orders`; other names than plain ones, and long ones, get a hash behind two dashes.
+    """
+    if _PLAIN.fullmatch(table) and len(table) <= _LONGEST_GROUP_ID:
+        return table.replace(".", "-")
+    legal = _NOT_IN_GROUP_IDS.sub("-", table)[:_LONGEST_GROUP_ID]
+    return f"{legal}--{hashlib.sha256(table.encode()).hexdigest()[:8]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Schedule of a pipeline.
+
+    Attributes:
+        kind: `never` runs only manually.
+        cron: five fields; empty for the other kinds.
+        written: the row's own text; empty for the other kinds.
+        assets: names or URIs whose updates, all of them, start a run; empty for the other kinds.
+    """
+
+    kind: Literal["cron", "once", "continuous", "assets", "never"]
+    cron: str = ""
+    written: str = ""
+    assets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """One DAG's worth of tables.
+
+    Attributes:
+        priority: the highest of its tables.
+        view: view of its tables in Airflow; see `TableSpec.airflow`.
+        tables: sorted; never empty.
+        pool: Airflow pool of its loads; the tier gives it `slots` slots.
+        weight: Airflow's absolute priority weight.
+        run_timeout: seconds that one of its tasks may take.
+        prefix: that its DAG id begins with, as those of all pipelines of the metadata; may be empty.
+        queue: Airflow queue of its loads; null: the default one.
+        executor_config: given to Airflow's executor with its loads.
+        is_retired: its tables moved to other pipelines; it has no schedule, and exists only for its active runs.
+    """
+
+    dag_id: str
+    source: str
+    tier: str
+    priority: Priority
+    timing: Timing
+    pool: str
+    slots: int
+    weight: int
+    owner: str
+    tags: tuple[str, ...]
+    tables: tuple[str, ...]
+    run_timeout: int = 6 * 3600
+    view: AirflowView = "pack"
+    prefix: str = ""
+    queue: str | None = None
+    executor_config: Mapping[str, Any] = field(default_factory=dict)
+    is_retired: bool = False
+
 
 _CONTINUOUS_SLOTS = 128
 _DESCRIPTION = "Loads of airflow-gddl; slots come from the tier."
@@ -39,13 +123,6 @@ def pools(pipelines: Iterable[Pipeline]) -> dict[str, dict[str, Any]]:
 
 
 Schedule = str | Mapping[str, tuple[str, ...]] | None
-_CRONS = {
-    "@hourly": "{m} * * * *",
-    "@daily": "{m} 0 * * *",
-    "@weekly": "{m} 0 * * 0",
-    "@monthly": "{m} 0 1 * *",
-    "@yearly": "{m} 0 1 1 *",
-}
 
 
 def timing(schedule: Schedule, dag_id: str) -> Timing:
@@ -56,8 +133,13 @@ def timing(schedule: Schedule, dag_id: str) -> Timing:
         return Timing(kind="assets", assets=tuple(sorted(set(schedule["assets"]))))
     if schedule in ("continuous", "@once"):
         return Timing(kind="continuous" if schedule == "continuous" else "once")
-    cron = _CRONS.get(schedule, schedule).format(m=number(dag_id, 60))
+    cron = CALENDAR.get(schedule, schedule).format(m=_minute(dag_id))
     return Timing(kind="cron", cron=cron, written=schedule)
+
+
+def _minute(dag_id: str) -> int:
+    # Not `hash`: that differs from process to process.
+    return int.from_bytes(hashlib.sha256(dag_id.encode()).digest()[:8], "big") % 60
 
 
 def slug(schedule: Schedule) -> str:
@@ -89,38 +171,6 @@ MAPPED_UP_TO = 500
 each table with work, and a task instance takes a worker more than a second."""
 MOST_MAPPED = 1000
 """Tables of a mapped pack; Airflow refuses to map over more than `[core] max_map_length`, 1024 unless changed."""
-
-
-def default_view(tables: int, alike: int) -> AirflowView:
-    """Default view of packs.
-
-    Args:
-        tables: those of all packs.
-        alike: those of them that may share packs.
-    """
-    if tables > MAPPED_UP_TO:
-        return "pack"
-    return "group" if alike <= GROUP_UP_TO else "mapped"
-
-
-def has_own_dag(table: TableSpec, tier: TierSpec) -> bool:
-    """A job of one table has its own DAG, independent of the view."""
-    return tier.tables_per_job == 1 or (table.airflow or tier.airflow) == "table"
-
-
-def view_of_pack(tables: Iterable[TableSpec], tier: TierSpec, usual: AirflowView) -> AirflowView:
-    """The view of tables that share DAGs: the most detailed one of any of them, so that no DAG id depends on the view.
-
-    Args:
-        tables: of one tier and schedule; those of a continuous pipeline have one task for all of them.
-        usual: see `default_view`.
-    """
-    views = {table.airflow or tier.airflow or usual for table in tables if table.cadence != "continuous"}
-    return next((view for view in _SHARED_VIEWS if view in views), "pack")
-
-
-_SHARED_VIEWS: tuple[AirflowView, ...] = ("group", "mapped", "pack")
-"""Of packs, the most detailed first."""
 _LONGEST_TAG = 100
 _MOST_OWNERS, _MOST_OWNER_TAGS, _MOST_LABELS = 5, 10, 20
 """Of a pack: Airflow shows all owners and tags of a DAG in one cell."""
@@ -162,6 +212,8 @@ def _most(tags: Iterable[str], limit: int) -> list[str]:
 WEIGHTS: Mapping[Priority, int] = {"low": 1, "normal": 10, "high": 100, "critical": 1000}
 _SERVED_SECONDS = 7 * 86400
 """Seconds that an id without tables is served, in addition to the longest run."""
+_SHARED_VIEWS: tuple[AirflowView, ...] = ("group", "mapped", "pack")
+"""Of packs, the most detailed first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,100 +231,82 @@ class Arrangement:
     placement: Placement
 
 
-@dataclass(frozen=True, kw_only=True)
-class Placed:
-    """Previous placement of the tables, and the current time.
-
-    Attributes:
-        placement: empty: nowhere yet.
-        at: seconds since the epoch.
-    """
-
-    placement: Placement = field(default_factory=Placement)
-    at: float = 0.0
-
-
-NOWHERE = Placed()
-
-
 def arrange(
-    tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec], prefix: str = "", before: Placed = NOWHERE
+    tables: Iterable[TableSpec],
+    tiers: Mapping[str, TierSpec],
+    prefix: str = "",
+    before: Placement = NOWHERE,
+    at: float = 0.0,
 ) -> Arrangement:
     """Assign each table to a DAG, keeping the earlier placement. The order of `tables` doesn't matter.
 
     Args:
         tables: valid rows, each table once, each `size` among the tiers.
         prefix: of DAG ids, and of names of pools that no tier names.
-        before: earlier placement, and the current time.
+        before: earlier placement.
+        at: the current time, seconds since the epoch.
     """
-    enabled = sorted((table for table in tables if table.enabled), key=lambda table: table.table)
-    by_name = {table.table: table for table in enabled}
-    single = {legal(f"gddl.{t.table}"): _single(t) for t in enabled if has_own_dag(t, tiers[t.size])}
-    shared = [table for table in enabled if not has_own_dag(table, tiers[table.size])]
-    now = Placement(packs=place(_groups(shared, tiers), before.placement), single=single)
+    by_name = {table.table: table for table in sorted(tables, key=lambda table: table.table) if table.enabled}
     served = _SERVED_SECONDS + 2 * max((durations.seconds(tier.run_timeout) for tier in tiers.values()), default=0)
-    now = retired(before.placement, now, by_name.keys(), before.at, served)
-    made = (_pipeline(name, pack, by_name, tiers, prefix) for name, pack in {**now.packs, **single}.items())
-    retired_pipelines = (
-        _retired(_pipeline(name, one.pack, by_name, tiers, prefix)) for name, one in now.retired.items()
+    now = place(_groups(by_name.values(), tiers), before, at, served)
+    made, retired = (
+        sorted((_pipeline(name, pack, by_name, tiers, prefix) for name, pack in packs.items()), key=lambda p: p.dag_id)
+        for packs in (now.packs, now.retired)
     )
-    return Arrangement(pipelines=_by_id(made), retired=_by_id(retired_pipelines), placement=now)
+    return Arrangement(pipelines=tuple(made), retired=tuple(retired), placement=now)
 
 
-def _by_id(made: Iterable[Pipeline]) -> tuple[Pipeline, ...]:
-    return tuple(sorted(made, key=lambda pipeline: pipeline.dag_id))
-
-
-def _retired(pipeline: Pipeline) -> Pipeline:
-    """Without a schedule; with the tasks that its DAG had."""
-    kept = pipeline.timing.kind == "continuous"
-    return replace(pipeline, is_retired=True, timing=pipeline.timing if kept else Timing(kind="never"))
-
-
-def pipelines(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec], prefix: str = "") -> tuple[Pipeline, ...]:
-    """The pipelines of `arrange` without a previous placement."""
-    return arrange(tables, tiers, prefix).pipelines
-
-
-def _single(table: TableSpec) -> Pack:
-    return Pack(source=table.source, tier=table.size, schedule=slug(table.cadence), tables=(table.table,), view="table")
-
-
-def _groups(tables: Sequence[TableSpec], tiers: Mapping[str, TierSpec]) -> list[Group]:
-    groups: defaultdict[tuple[Base, str], list[TableSpec]] = defaultdict(list)
+def _groups(tables: Iterable[TableSpec], tiers: Mapping[str, TierSpec]) -> Iterator[Group]:
+    """Tables that may share DAGs; a table whose job or view has only one is alone."""
+    groups: defaultdict[tuple[str, str, str, str], list[TableSpec]] = defaultdict(list)
     for table in tables:
-        owner = table.owner or None if tiers[table.size].split_by_owner else None
-        schedule = slug(table.cadence)
-        groups[Base(table.source, table.size, owner, schedule == CONTINUOUS), schedule].append(table)
-    return [
-        _group(base, schedule, members, tiers[base.tier], default_view(len(tables), len(members)))
-        for (base, schedule), members in groups.items()
-    ]
+        tier, schedule = tiers[table.size], slug(table.cadence)
+        if tier.tables_per_job == 1 or (table.airflow or tier.airflow) == "table":
+            own = (table.table,)
+            yield Pack(source=table.source, tier=table.size, schedule=schedule, tables=own, view="table"), 1
+        else:
+            owner = table.owner if tier.split_by_owner else None
+            groups[table.source, table.size, owner or "", schedule].append(table)
+    shared = sum(map(len, groups.values()))
+    for (source, size, owner, schedule), members in groups.items():
+        view, limit = _view(members, tiers[size], shared), tiers[size].tables_per_job
+        names = tuple(table.table for table in members)
+        pack = Pack(source=source, tier=size, owner=owner, schedule=schedule, tables=names, view=view)
+        yield pack, min(limit, MOST_MAPPED) if view == "mapped" else limit
 
 
-def _group(base: Base, schedule: str, members: Sequence[TableSpec], tier: TierSpec, usual: AirflowView) -> Group:
-    view = view_of_pack(members, tier, usual)
-    limit = min(tier.tables_per_job, MOST_MAPPED) if view == "mapped" else tier.tables_per_job
-    return Group(base=base, schedule=schedule, tables=tuple(t.table for t in members), limit=limit, view=view)
+def _view(tables: Sequence[TableSpec], tier: TierSpec, shared: int) -> AirflowView:
+    """The view of tables that may share DAGs: the most detailed one of any of them, so that no DAG id depends on it.
+
+    Args:
+        tables: of one tier and schedule; those of a continuous pipeline have one task for all of them.
+        shared: tables of all packs.
+    """
+    usual = "pack" if shared > MAPPED_UP_TO else "group" if len(tables) <= GROUP_UP_TO else "mapped"
+    views = {table.airflow or tier.airflow or usual for table in tables if table.cadence != "continuous"}
+    return next((view for view in _SHARED_VIEWS if view in views), "pack")
 
 
 def _pipeline(
     name: str, pack: Pack, by_name: Mapping[str, TableSpec], tiers: Mapping[str, TierSpec], prefix: str
 ) -> Pipeline:
-    """Pipeline of a pack's enabled tables, of which there is at least one. The tier of a retired pack may be gone."""
+    """Pipeline of a pack's enabled tables, of which there is at least one. The tier of a retired pack may be gone.
+
+    A retired one has no schedule, unless it is continuous: then it keeps the tasks of its DAG.
+    """
     members = [by_name[name] for name in pack.tables if name in by_name]
-    tier = tiers.get(pack.tier) or tiers[members[0].size]
+    size = pack.tier if pack.tier in tiers else members[0].size
+    tier = tiers[size]
     priority = max((table.priority for table in members), key=lambda priority: WEIGHTS[priority])
-    like = next((table.cadence for table in members if slug(table.cadence) == pack.schedule), None)
+    like = (table.cadence for table in members if not pack.until and slug(table.cadence) == pack.schedule)
     return Pipeline(
         dag_id=f"{prefix}{name}",
-        kind="table" if pack.view == "table" else "pack",
         view=pack.view,
         source=pack.source,
         tier=pack.tier,
         priority=priority,
-        timing=timing(CONTINUOUS if pack.schedule == CONTINUOUS else like, name),
-        pool=tier.pool or f"{prefix}gddl_{pack.tier if pack.tier in tiers else members[0].size}",
+        timing=timing(CONTINUOUS if pack.schedule == CONTINUOUS else next(like, None), name),
+        pool=tier.pool or f"{prefix}gddl_{size}",
         slots=tier.slots,
         weight=WEIGHTS[priority],
         owner=owner_of(members),
@@ -282,4 +316,5 @@ def _pipeline(
         prefix=prefix,
         queue=tier.queue,
         executor_config=tier.executor_config,
+        is_retired=pack.until > 0,
     )

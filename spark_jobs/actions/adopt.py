@@ -19,6 +19,7 @@ from airflow_gddl.stores import remove_table
 from spark_jobs.actions.adopt_checks import files_gone, require_possible, require_seen_commits
 from spark_jobs.actions.adopt_proof import schema_of_tables
 from spark_jobs.actions.adopt_proposal import Proposal, asked_of, propose
+from spark_jobs.actions.adopt_release import give_back
 from spark_jobs.batch import notices
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -42,13 +43,15 @@ _SAMPLE = 20
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
-    """Take over the replica; `details["adopt"]` says what was found and done.
+    """Take over the replica; `details["adopt"]` says what was found and done. Or give it back, see `give_back`.
 
     Raises:
         FatalError: `ADOPT_REFUSED`.
         RetriableError: `TABLE_BUSY`; `DELTA_CONFLICT`: another writer has changed the replica meanwhile;
             `ADOPT_FILES_GONE`.
     """
+    if run.job.options.asked(Adopt).mode == "release":
+        return give_back(run, totals)
     try:
         return _done(run, totals)
     except FileNotFoundError as error:

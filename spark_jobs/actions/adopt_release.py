@@ -6,7 +6,7 @@ the last of them is gone no run takes the table for a new one; interrupted anywh
 
 from __future__ import annotations
 
-from airflow_gddl.contract.actions import AdoptRelease
+from airflow_gddl.contract.actions import Adopt
 from airflow_gddl.contract.codes import ADOPT_REFUSED, ADOPT_RELEASE_UNCONFIRMED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout, join
@@ -23,7 +23,7 @@ _OURS = ("history", "errors", "tombstones", "changes")
 """Our tables beside the replica, in the order in which they go."""
 
 
-def act(run: TableRun, totals: RunTotals) -> JobResult:
+def give_back(run: TableRun, totals: RunTotals) -> JobResult:
     """Give the table back; `details["release"]` says what of it is written again, and what goes.
 
     Raises:
@@ -38,7 +38,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     with run.claim() as claim:
         context = run.context()
         found = _found(run, context)
-        if not run.job.options.asked(AdoptRelease).confirmed:
+        if not run.job.options.asked(Adopt).confirmed:
             what = f"{run.spec.table}: {_told(found)}"
             remedy = "`--dry-run` lists it; --yes gives the table back"
             raise FatalError(ADOPT_RELEASE_UNCONFIRMED, what, where=run.layout.replica, remedy=remedy)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from airflow_gddl.contract.actions import ErrorsReplay, Load
+from airflow_gddl.contract.actions import HandleErrors, Load
 from airflow_gddl.contract.codes import CAST_FAILED
 from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.file_names import is_listing_due
@@ -60,7 +60,7 @@ def _misfits(table: TableSession) -> Batch | None:
     """The batch of quarantined values that did not fit their columns, where one became text since; else None."""
     if not table.ledger.awaits_replay:
         return None
-    options = replace(table.run.job.options, action=ErrorsReplay(codes=(CAST_FAILED,)))
+    options = replace(table.run.job.options, action=HandleErrors(mode="replay", codes=(CAST_FAILED,)))
     job = replace(table.run.job, options=options)
     return _next_batch(replace(table, run=replace(table.run, job=job)), replayed=False)
 
@@ -130,7 +130,7 @@ def batches_ahead(
 
 def replays(run: TableRun) -> bool:
     """Whether a user lets the quarantine be processed again."""
-    return isinstance(run.job.options.action, ErrorsReplay)
+    return run.job.options.action.does == "errors_replay"
 
 
 def replays_first_load(run: TableRun, ledger: Ledger) -> bool:

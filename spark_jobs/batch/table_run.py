@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_gddl.contract.actions import ErrorsReplay
+from airflow_gddl.contract.actions import HandleErrors
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.features import used_by
@@ -287,7 +287,7 @@ class TableRun:
     def replayed_codes(self) -> tuple[str, ...]:
         """Codes whose rows a user lets be processed again; empty: all, or none is asked for."""
         asked = self.job.options.action
-        return asked.codes if isinstance(asked, ErrorsReplay) else ()
+        return asked.codes if isinstance(asked, HandleErrors) else ()
 
     @property
     def source_connection(self) -> str:

@@ -1,6 +1,6 @@
 """The continuous job: discovers files, runs their tables, reports results, until it is asked to stop.
 
-Executors run several tables at once, each by the same batch code as in other jobs.
+Threads run several tables at once, each by the same batch code as in other jobs.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import queue
+import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -20,7 +21,7 @@ from airflow_gddl.contract.layout import DESIRED, stop_name
 from airflow_gddl.contract.source_access import announce
 from airflow_gddl.contract.spec import DesiredState, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.batch.runtime import Runtime, Spread
+from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
 from spark_jobs.continuous.streams import FileStream, open_streams
@@ -30,161 +31,101 @@ from spark_jobs.job.run_results import RegistrationQueue
 from spark_jobs.job.stop import Stop
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
 
-_ROUNDS = 8
+_SPREAD_AT_ONCE = 8
+_Run = Callable[[], TaskOutcome]
 
 
-class Executor:
-    """Runs tables over threads of this process, and returns their outcomes.
+class TableThreads:
+    """Runs tables in threads: those in one task each, and the others, which share a Spark as those of any job do.
+
+    Only the caller's thread changes what is here; the others hand over outcomes.
 
     Args:
-        run: gives the outcome of a table.
-        wake: called when one is done.
+        wake: called, from any thread, when a table is done.
     """
 
-    def __init__(
-        self, job: JobSpec, run: Callable[[TableSpec], TaskOutcome], at_once: int, wake: Callable[[], None]
-    ) -> None:
-        self._job, self._run, self._wake = job, run, wake
-        self._done: queue.SimpleQueue[TaskOutcome] = queue.SimpleQueue()
-        self._pool = ThreadPoolExecutor(at_once, thread_name_prefix="table")
-        self._open: dict[Future[None], str] = {}
+    def __init__(self, job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> None:
+        self._job, self._runtime, self._wake, self._running = job, runtime, wake, 0
+        self._waiting = deque[tuple[TableSpec, _Run]](), deque[tuple[TableSpec, _Run]]()
+        self._done: queue.SimpleQueue[tuple[set[str], str, TaskOutcome]] = queue.SimpleQueue()
+        self._open()
+
+    def fit(self, job: JobSpec) -> list[str]:
+        """Switch to this job; returns tables that have to be started again.
+
+        Where it has other threads, tables at work finish in parallel with the new ones.
+        """
+        before, self._job = self._job, job
+        if _shape(before) == _shape(job):
+            return []
+        self._open()
+        return self.drop()
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._open)
+        return bool(self._running or any(self._waiting))
 
     def start(self, specs: Sequence[TableSpec]) -> None:
         """Start these tables; none of them is running."""
-        for spec in specs:
-            self.hand_over(spec, partial(self._run, spec))
+        light, heavy = by_tasks(self._job, specs)
+        self._waiting[0].extend((spec, partial(self._run_light, self._job, spec)) for spec in light)
+        self._waiting[1].extend((spec, partial(run_guarded, self._job, spec, self._runtime)) for spec in heavy)
+        self._begin()
 
-    def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
-        """Run this for one table."""
-        self._open[self._pool.submit(self._one, spec, run)] = spec.table
-
-    def finished(self) -> list[TaskOutcome]:
-        """Outcomes of finished tables; `wake` is called when there is one."""
-        # Finished ones first: their outcomes are available without waiting.
-        self._open = {future: table for future, table in self._open.items() if not future.done()}
+    def finished(self) -> list[TableOutcome]:
+        """Outcomes of finished tables; those that one task declines are passed on and not returned."""
         outcomes = []
         while not self._done.empty():
-            outcomes.append(self._done.get())
+            own, table, outcome = self._done.get()
+            own.remove(table)
+            self._running -= 1
+            if isinstance(outcome, Declined):
+                self._waiting[1].append((outcome.spec, partial(on_spark, self._job, outcome, self._runtime)))
+            else:
+                outcomes.append(outcome)
+        self._begin()
         return outcomes
 
     def drop(self) -> list[str]:
         """Drop tables that have not started; returns them."""
-        tables = [table for future, table in self._open.items() if future.cancel()]
-        self._open = {future: table for future, table in self._open.items() if not future.cancelled()}
+        tables = [spec.table for waiting in self._waiting for spec, _ in waiting]
+        for waiting in self._waiting:
+            waiting.clear()
         return tables
 
-    def close(self) -> None:
-        """Start no other table."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def _open(self) -> None:
+        light, heavy = (threads_of(self._job, specs) for specs in by_tasks(self._job, self._job.tables))
+        self._most = light if self._runtime.spread is None else _SPREAD_AT_ONCE, heavy
+        self._own: tuple[set[str], set[str]] = set(), set()
 
-    def _one(self, spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:
+    def _begin(self) -> None:
+        for waiting, own, most in zip(self._waiting, self._own, self._most, strict=True):
+            while waiting and len(own) < most:
+                spec, run = waiting.popleft()
+                own.add(spec.table)
+                self._running += 1
+                self._begin_one(own, spec, run)
+
+    def _begin_one(self, own: set[str], spec: TableSpec, run: _Run) -> None:
+        threading.Thread(target=self._one, args=(own, spec, run), name="table").start()
+
+    def _one(self, own: set[str], spec: TableSpec, run: _Run) -> None:
         try:
             outcome = run()
         except Exception as error:  # noqa: BLE001 - a table without an outcome would never be run again
             outcome = not_started(self._job, spec, translated(error))
-        self._done.put(outcome)
+        self._done.put((own, spec.table, outcome))
         self._wake()
 
-
-def light_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
-    """For tables in one task each; the job has those there are now, others of their tiers may come."""
-    if runtime.spread is None:
-        at_once = threads_of(job, by_tasks(job, job.tables)[0])
-        return Executor(job, lambda spec: run_guarded(job, spec, runtime), at_once, wake)
-    return Executor(job, partial(_spread_one, runtime.spread, replace(job, tables=())), _ROUNDS, wake)
-
-
-def _spread_one(spread: Spread, job: JobSpec, spec: TableSpec) -> TaskOutcome:
-    (outcome,) = list(spread.run(job, [spec]))  # runs the generator's clean-up
-    return outcome
-
-
-def heavy_executor(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> Executor:
-    """For the other tables, which share a Spark as those of any job do."""
-    at_once = threads_of(job, by_tasks(job, job.tables)[1])
-    return Executor(job, lambda spec: run_guarded(job, spec, runtime), at_once, wake)
-
-
-OpenExecutor = Callable[[JobSpec, Runtime, Callable[[], None]], Executor]
-
-
-@dataclass
-class ExecutorPools:
-    """The executors of the job's current spec. Replaced ones finish their running tables in parallel with the new ones.
-
-    Attributes:
-        job: the current spec.
-        wake: called, from any thread, when a table is done.
-    """
-
-    job: JobSpec
-    runtime: Runtime
-    wake: Callable[[], None]
-    light: OpenExecutor = light_executor
-    heavy: OpenExecutor = heavy_executor
-    _before: list[Executor] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self._open()
-
-    def fit(self, job: JobSpec) -> list[str]:
-        """Switch to this job; returns the tables that replaced executors had not started."""
-        before, self.job = self.job, job
-        if _shape(before) == _shape(job):
-            return []
-        tables = self.drop()
-        self._before = self._all
-        self._open()
-        self._dismiss()
-        return tables
-
-    @property
-    def is_busy(self) -> bool:
-        return any(executor.is_busy for executor in self._all)
-
-    def start(self, specs: Sequence[TableSpec]) -> None:
-        """See `Executor.start`."""
-        for executor, tables in zip((self._light, self._heavy), by_tasks(self.job, specs), strict=True):
-            executor.start(tables)
-
-    def finished(self) -> list[TableOutcome]:
-        """See `Executor.finished`; tables that one task declines are passed on and not returned."""
-        outcomes = [one for executor in self._all for one in executor.finished()]
-        self._dismiss()
-        for one in outcomes:
-            if isinstance(one, Declined):
-                self._heavy.hand_over(one.spec, partial(on_spark, self.job, one, self.runtime))
-        return [one for one in outcomes if not isinstance(one, Declined)]
-
-    def drop(self) -> list[str]:
-        """See `Executor.drop`."""
-        return [table for executor in self._all for table in executor.drop()]
-
-    def close(self) -> None:
-        for executor in self._all:
-            executor.close()
-
-    @property
-    def _all(self) -> list[Executor]:
-        return [self._light, self._heavy, *self._before]
-
-    def _open(self) -> None:
-        self._light = self.light(self.job, self.runtime, self.wake)
-        self._heavy = self.heavy(self.job, self.runtime, self.wake)
-
-    def _dismiss(self) -> None:
-        """Close replaced executors that are done."""
-        for executor in [executor for executor in self._before if not executor.is_busy]:
-            executor.close()
-            self._before.remove(executor)
+    def _run_light(self, job: JobSpec, spec: TableSpec) -> TaskOutcome:
+        if (spread := self._runtime.spread) is None:
+            return run_guarded(job, spec, self._runtime)
+        (outcome,) = list(spread.run(replace(job, tables=()), [spec]))  # runs the generator's clean-up
+        return outcome
 
 
 def _shape(job: JobSpec) -> tuple[object, ...]:
-    """Settings that executors depend on: tiers, credentials, sizes in use, and the number of tables at once."""
+    """Settings that threads depend on: tiers, credentials, sizes in use, and the number of tables at once."""
     light, heavy = by_tasks(job, job.tables)
     return job.tiers, job.access, frozenset(spec.size for spec in light), threads_of(job, light), threads_of(job, heavy)
 
@@ -238,7 +179,7 @@ _LAST_SECONDS = 120.0
 """For tables at work when the job fails; it is started again only after its end."""
 
 OpenStreams = Callable[[JobSpec, Runtime, Callable[[], None]], FileStream]
-OpenExecutors = Callable[[JobSpec, Runtime, Callable[[], None]], ExecutorPools]
+OpenThreads = Callable[[JobSpec, Runtime, Callable[[], None]], TableThreads]
 
 
 def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> list[TableOutcome]:
@@ -273,7 +214,7 @@ class Loop:
     Attributes:
         now: seconds, monotonic.
         streams: opens what tells which tables have news.
-        open_executors: returns the executors.
+        open_threads: gives what runs tables.
     """
 
     job: JobSpec
@@ -282,7 +223,7 @@ class Loop:
     stop: Stop
     now: Callable[[], float] = time.monotonic
     streams: OpenStreams = open_streams
-    open_executors: OpenExecutors = ExecutorPools
+    open_threads: OpenThreads = TableThreads
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
     schedule: Schedule = field(default_factory=Schedule)
     _specs: dict[str, TableSpec] = field(default_factory=dict)
@@ -293,7 +234,7 @@ class Loop:
         desired = DesiredStateReader(self.job, self.runtime.storage, self.stop, self.now)
         ends = self._ends()
         self.stream = self.streams(self.job, self.runtime, self.stop.wake)
-        self.executor_pools = self.open_executors(self.job, self.runtime, self.stop.wake)
+        self.threads = self.open_threads(self.job, self.runtime, self.stop.wake)
         self.registrations = RegistrationQueue(self.runtime, self.job.roots.lake)
         try:
             self._follow()
@@ -301,7 +242,7 @@ class Loop:
                 if desired.poll():
                     self._changed(desired.job)
                 self._receive_news()
-                self.executor_pools.start(self.schedule.begin(self.now()))
+                self.threads.start(self.schedule.begin(self.now()))
                 self._wait_for_event(ends)
                 self._collect()
                 if self.now() >= ends:
@@ -312,7 +253,7 @@ class Loop:
             raise
         finally:
             self.stream.close()
-            self.executor_pools.close()
+            self.threads.drop()
             self.registrations.close()
             self._publish()
         return list(self.outcomes.values())
@@ -320,8 +261,8 @@ class Loop:
     def _finish(self, within: float = float("inf")) -> None:
         """Wait at most so many seconds for results of the tables at work: their batches are committed in any case."""
         until = self.now() + within
-        self.executor_pools.drop()
-        while self.executor_pools.is_busy and self.now() < until:
+        self.threads.drop()
+        while self.threads.is_busy and self.now() < until:
             self.stop.wait(_BUSY_WAIT)
             self._collect()
 
@@ -352,7 +293,7 @@ class Loop:
         if (before.tiers, before.access) != (job.tiers, job.access):
             self.stream.close()
             self.stream = self.streams(job, self.runtime, self.stop.wake)
-        self.schedule.undo(self.executor_pools.fit(job))
+        self.schedule.undo(self.threads.fit(job))
         self._follow()
         if not job.tables:
             self.stop.ask("no table is left")
@@ -365,7 +306,7 @@ class Loop:
         self.stop.wait(max(0.0, min(due, most)))
 
     def _collect(self) -> None:
-        for outcome in self.executor_pools.finished():
+        for outcome in self.threads.finished():
             result = outcome.result
             self.schedule.done(result, self.now())
             spec = self._specs.get(result.table)

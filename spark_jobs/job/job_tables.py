@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 
-from airflow_gddl.contract.actions import CatalogDiff, CatalogSync
+from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.codes import SETUP
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import LandingFolder, places_of
@@ -22,7 +22,6 @@ from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.job.run_results import RegistrationQueue, registrar_of
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
 
-CATALOG_ACTIONS = (CatalogDiff, CatalogSync)
 _AT_ONCE = 4
 
 
@@ -40,11 +39,11 @@ def compare_all(job: JobSpec, runtime: Runtime, show: Callable[[JobResult], None
 def _one(job: JobSpec, spec: TableSpec, registrar: Registrar, started: datetime) -> TableOutcome:
     action = job.options.action
     at = started.isoformat(timespec="microseconds")
-    result = JobResult(table=spec.table, status="skipped", action=action.name, run_id=job.run_id, started_at=at)
+    result = JobResult(table=spec.table, status="skipped", action=action.does, run_id=job.run_id, started_at=at)
     if spec.catalog is None:
         return TableOutcome(replace(result, details={"catalog": None, "tables": []}))
     try:
-        checks, problem = registrar.compare(job, spec, act=isinstance(action, CatalogSync))
+        checks, problem = registrar.compare(job, spec, act=action.does == "catalog_sync")
     except GddlError as error:
         failed = replace(result, status="failed", error=error_info(error))
         return TableOutcome(failed, isinstance(error, RetriableError))
@@ -72,7 +71,7 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
         if spec.table in faults:
             done.add(not_started(job, spec, faults[spec.table]))
     reached = [spec for spec in job.tables if spec.table not in faults]
-    if isinstance(job.options.action, CATALOG_ACTIONS):
+    if isinstance(job.options.action, CompareCatalogs):
         compared = compare_all(replace(job, tables=tuple(reached)), runtime, show)
         done.by_table |= {outcome.result.table: outcome for outcome in compared}
         return done.all()

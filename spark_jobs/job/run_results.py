@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.actions import ACTIONS
+from airflow_gddl.contract.actions import REWRITES
 from airflow_gddl.contract.basics import LOADS, UPKEEP
 from airflow_gddl.contract.codes import CATALOG_REFUSED
 from airflow_gddl.contract.errors import GddlError
@@ -164,7 +164,7 @@ class RegistrationQueue:
     def _concerns(self, job: JobSpec, spec: TableSpec, result: JobResult) -> bool:
         if spec.catalog is None or result.status == "failed":
             return False
-        if ACTIONS[result.action].rewrites and is_iceberg(job.catalogs.get(spec.catalog)):
+        if result.action in REWRITES and is_iceberg(job.catalogs.get(spec.catalog)):
             return result.status != "skipped" and not job.options.dry_run
         if result.action not in LOADS or result.version is None:
             return False

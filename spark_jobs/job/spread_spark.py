@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 
 from airflow_gddl.contract import codec
-from airflow_gddl.contract.actions import Run
+from airflow_gddl.contract.actions import IN_DRIVER, Run
 from airflow_gddl.contract.codes import SPEC_INVALID, TABLE_BUSY, WORKER_DIED
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import GddlError, RetriableError
@@ -238,7 +238,7 @@ class SparkSpread:
         action = run.job.options.action
         if self.stopped_by():
             return 0
-        if action.in_driver:
+        if action.does in IN_DRIVER:
             return attempt(run, totals_of(run.job))
         return poll_table(run) if isinstance(action, Run) else 0
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from airflow_gddl.contract.actions import Action, Erase, Run
+from airflow_gddl.contract.actions import REWRITES, Action, Erase, Run
 from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.codes import (
     DELTA_MISSING,
@@ -97,9 +97,9 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
 
 _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = (SPARK_GONE, WORKER_DIED)
-_PLAIN = ("run", "errors_replay", "release")
+_PLAIN = ("run", "handle_errors", "release")
 """Loads that take what has landed."""
-_NO_SPARK = (NEEDS_SPARK, JAVA_MISSING, JAVA_MISSING, DELTA_MISSING, PACKAGE_MISSING, S3A_MISSING)
+_NO_SPARK = (NEEDS_SPARK, JAVA_MISSING, DELTA_MISSING, PACKAGE_MISSING, S3A_MISSING)
 
 
 def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:
@@ -152,7 +152,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
             return Declined(run.spec, NEEDS_MEMORY, totals)
         result, retriable = _failed(run, totals, _cause(error, run, lost))
     options = run.job.options
-    result = replace(result, action=options.action.name, origin=options.origin)
+    result = replace(result, action=options.action.does, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
         result = _recorded(run, result)
     return TableOutcome(result, retriable)
@@ -161,7 +161,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
 def _counted(run: TableRun, result: JobResult) -> JobResult:
     """Add what is left in quarantine after an action that may have changed it, as one that failed after a batch has."""
     options = run.job.options
-    if options.action.name not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
+    if options.action.does not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
     context = run.context()
     rows, files = context.quarantine.counts()
@@ -171,7 +171,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
 def _with_features(run: TableRun, result: JobResult) -> JobResult:
     """Let features follow the tables; adds their warnings."""
     options = run.job.options
-    if not (options.action.name in LOADS or options.action.rewrites) or options.dry_run:
+    if options.action.does not in (*LOADS, *REWRITES) or options.dry_run:
         return result
     if isinstance(options.action, Erase):
         for feature in installed_features():
@@ -246,12 +246,13 @@ def _lacks_memory(error: BaseException) -> bool:
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Run the job's action; those that load bring what is new in the source into files first."""
     totals.tasks = run.tasks
-    name = run.job.options.action.name
+    asked = run.job.options.action
+    name, loads = asked.name, asked.does in LOADS
     require_supported(run)
-    if name in LOADS or name == "plan":
-        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=name in LOADS)
+    if loads or name == "plan":
+        before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=loads)
         totals.warn(notices.of_former_target(before, run.spec.table))
-    if name not in LOADS:
+    if not loads:
         return action(name)(run, totals)
     return reader_of(run.spec).load(run, totals, _loaded)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_gddl.contract.actions import ErrorsReplay, Load
+from airflow_gddl.contract.actions import Load
 from airflow_gddl.contract.packages import of_import
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
@@ -22,7 +22,7 @@ _LOG = logging.getLogger(__name__)
 
 def publish(job: JobSpec, results: Sequence[JobResult], now: float, environ: Mapping[str, str] = os.environ) -> None:
     """Publish metrics of runs where the environment names a collector; maintenance and plans have none."""
-    if not isinstance(job.options.action, Load | ErrorsReplay):
+    if not isinstance(job.options.action, Load) and job.options.action.does != "errors_replay":
         return
     tiers = {spec.table: spec.size for spec in job.tables}
     points = [point for result in results for point in points_of(result, tiers.get(result.table, ""), now)]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_gddl.contract.actions import AdoptRelease, Erase, Explain, Maintain, Rebuild, Reload, Verify
+from airflow_gddl.contract.actions import Adopt, Erase, Explain, Maintain, Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.adopt.taking_over import Landed, table_of, values
@@ -420,13 +420,13 @@ def test_release_gives_a_plain_table_back(lake: Lake, confirmed: bool) -> None:
     spec = spec_of(history=True)
     adopted(lake, spec)
     lake.done(spec)
-    told = lake.done(spec, JobOptions(action=AdoptRelease(dry_run=True))).details["release"]
+    told = lake.done(spec, JobOptions(action=Adopt(mode="release", dry_run=True))).details["release"]
     assert told["tables"] == ["history", "tombstones", "changes"]
     if not confirmed:
-        assert code(lake, spec, JobOptions(action=AdoptRelease())) == "ADOPT_RELEASE_UNCONFIRMED"
+        assert code(lake, spec, JobOptions(action=Adopt(mode="release"))) == "ADOPT_RELEASE_UNCONFIRMED"
         verified(lake, spec)
         return
-    lake.done(spec, JobOptions(action=AdoptRelease(confirmed=True)))
+    lake.done(spec, JobOptions(action=Adopt(mode="release", confirmed=True)))
     table = DeltaTable(lake.layout(spec).replica)
     assert lake.replica(spec) == EXPECTED
     assert [field.name for field in table.schema().fields] == ["id", "v", "seq"]
@@ -435,7 +435,7 @@ def test_release_gives_a_plain_table_back(lake: Lake, confirmed: bool) -> None:
         left = [file for file in Path(getattr(lake.layout(spec), name)).rglob("*") if file.is_file()]
         assert [file for file in left if "claims" not in file.parts] == []
     assert code(lake, spec) == "TABLE_NOT_OURS"
-    assert code(lake, spec, JobOptions(action=AdoptRelease(confirmed=True))) == "ADOPT_REFUSED"
+    assert code(lake, spec, JobOptions(action=Adopt(mode="release", confirmed=True))) == "ADOPT_REFUSED"
     lake.done(spec, adopting(files_until="2025-06-01T00:00:00Z"))
     assert lake.done(spec).status == "skipped"
     verified(lake, spec)

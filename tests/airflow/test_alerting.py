@@ -27,7 +27,7 @@ from airflow_gddl.runtime.state.documents import RunsDocument, place, update_run
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology.pipelines import pipelines
+from airflow_gddl.topology.pipelines import arrange
 from airflow_gddl.version_compat import AirflowException
 from tests.airflow.stage import Stage
 
@@ -60,7 +60,7 @@ def document(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> PipelineDocument:
     given = [{"notifier": f"{__name__}.ListNotifier", "arguments": {"text": "told: {{ gddl_text }}"}}]
     monkeypatch.setenv("AIRFLOW__GDDL__ALERT_NOTIFIERS", json.dumps(given))
     specs = (TableSpec(table="shop.a", keys=("id",), source="shop"),)
-    (pipeline,) = pipelines(specs, DEFAULT_TIERS)
+    (pipeline,) = arrange(specs, DEFAULT_TIERS).pipelines
     roots = Roots(landing=str(stage.landing), lake=str(stage.lake))
     return PipelineDocument(pipeline=pipeline, roots=roots, runner="local", specs=specs, tiers=DEFAULT_TIERS)
 

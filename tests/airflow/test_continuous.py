@@ -25,7 +25,7 @@ from airflow_gddl.operators.jobs import GddlContinuousOperator
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, current_desired_state
 from airflow_gddl.runtime.state.lake_state import read_pipeline, table_statuses
 from airflow_gddl.runtime.state.table_status import TableStatus
-from airflow_gddl.topology.table_row import row_of
+from airflow_gddl.runtime.table_directory import row_of
 from tests.airflow.bag import serialised
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import events

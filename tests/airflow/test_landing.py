@@ -22,7 +22,7 @@ from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, 
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import PipelineListing, PipelineWork, decide, mark
 from airflow_gddl.stores import Storage, StoredObject, open_store
-from airflow_gddl.topology.pipelines import pipelines
+from airflow_gddl.topology.pipelines import arrange
 from tests.harness.s3_server import Bucket
 
 T1, T2, T3 = (f"2024-01-0{day}T00:00:00.000000+00:00" for day in (1, 2, 3))
@@ -248,7 +248,7 @@ class World:
 
     @property
     def document(self) -> PipelineDocument:
-        (pipeline,) = pipelines(self.specs, DEFAULT_TIERS)
+        (pipeline,) = arrange(self.specs, DEFAULT_TIERS).pipelines
         return PipelineDocument(
             pipeline=pipeline,
             roots=Roots(landing="/l", lake="/k"),

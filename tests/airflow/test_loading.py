@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsDismiss, ErrorsReplay, Rebuild, Reload, Run, Verify
+from airflow_gddl.contract.actions import HandleErrors, Rebuild, Reload, Run, Verify
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.reporting.results import explained, extra_of, summary
@@ -25,7 +25,7 @@ from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder, read_records
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.stores import open_store
-from airflow_gddl.topology.pipelines import pipelines
+from airflow_gddl.topology.pipelines import arrange
 
 NAMES = tuple(f"s.t{n:02d}" for n in range(50))
 BAD = ("s.t07", "s.t21", "s.t42")
@@ -68,7 +68,7 @@ class Quiet:
 
 def document(lake: Path, *specs: TableSpec) -> PipelineDocument:
     specs = specs or tuple(TableSpec(table=name, keys=("id",), source="s") for name in NAMES)
-    (pipeline,) = pipelines(specs, DEFAULT_TIERS)
+    (pipeline,) = arrange(specs, DEFAULT_TIERS).pipelines
     roots = Roots(landing="/l", lake=str(lake))
     return PipelineDocument(pipeline=pipeline, roots=roots, runner="local", specs=specs, tiers=DEFAULT_TIERS)
 
@@ -289,8 +289,10 @@ def test_verify_replay_and_dismissal_do_not_count_as_loads(tmp_path: Path, what:
     loading = attempt(made, runner, stage="increments", asked=asked)
     assert [result.table for result in loading.failed] == sorted(BAD)
     action = {
-        "verify": Verify(), "replay": ErrorsReplay(codes=codes), "dismiss": ErrorsDismiss(codes=codes, reason=reason),
-    }[what]  # fmt: skip
+        "verify": Verify(),
+        "replay": HandleErrors(mode="replay", codes=codes),
+        "dismiss": HandleErrors(mode="dismiss", codes=codes, reason=reason),
+    }[what]
     assert [job.options.action for job in runner.jobs] == [action]
     assert {name: hint.mark for name, hint in stored(made).tables.items()} == {
         name: hint.mark for name, hint in hints_before.tables.items()

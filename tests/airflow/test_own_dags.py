@@ -18,8 +18,8 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import DEFAULT_TIERS
 from airflow_gddl.dags.factory import GddlTaskGroup, build_dags
 from airflow_gddl.operators.jobs import GddlLoadOperator
+from airflow_gddl.runtime.table_directory import TableRow, selected
 from airflow_gddl.sensors.loaded import GddlSensor
-from airflow_gddl.topology.table_row import TableRow, selected
 from tests.airflow.stage import Stage
 from tests.airflow.stored import put
 from tests.airflow.test_run import PACK, events

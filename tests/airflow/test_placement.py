@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
-from airflow_gddl.topology.pipelines import Arrangement, Placed, arrange
+from airflow_gddl.topology.pipelines import Arrangement, arrange
+from airflow_gddl.topology.placement import NOWHERE
 
 TIERS = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=4)}
 DAY = 86400.0
@@ -25,7 +26,7 @@ def table(number: int, **fields: object) -> TableSpec:
 
 
 def after(specs: Sequence[TableSpec], before: Arrangement | None = None, at: float = 0.0) -> Arrangement:
-    return arrange(specs, TIERS, "", Placed(placement=before.placement, at=at) if before else Placed(at=at))
+    return arrange(specs, TIERS, "", before.placement if before else NOWHERE, at)
 
 
 def homes(made: Arrangement) -> dict[str, str]:
@@ -118,8 +119,7 @@ def test_many_new_tables_fill_the_fewest_packs_evenly() -> None:
 
 def test_a_lower_limit_moves_the_tables_beyond_it_alone() -> None:
     made = after([table(n) for n in range(4)])
-    placed = Placed(placement=made.placement)
-    less = arrange([table(n) for n in range(4)], {**TIERS, "small": TierSpec(tables_per_job=3)}, "", placed)
+    less = arrange([table(n) for n in range(4)], {**TIERS, "small": TierSpec(tables_per_job=3)}, "", made.placement)
     assert homes(less) == {**homes(made), "s.t003": "gddl_pack.s.small.2"}
 
 
@@ -151,7 +151,7 @@ def test_a_new_pack_reuses_no_active_id() -> None:
 def test_a_retired_pack_outlives_its_tier() -> None:
     tiers = {**TIERS, "tiny": TierSpec()}
     made = arrange([table(1, size="tiny")], tiers)
-    moved = arrange([table(1)], TIERS, "", Placed(placement=made.placement))
+    moved = arrange([table(1)], TIERS, "", made.placement)
     (retired,) = moved.retired
     assert (retired.dag_id, retired.tier, retired.pool) == ("gddl_pack.s.tiny.1", "tiny", "gddl_small")
 

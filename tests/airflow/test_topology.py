@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, AirflowView, TableSpec, TierSpec
-from airflow_gddl.topology.pipeline import Pipeline, group_of
-from airflow_gddl.topology.pipelines import pipelines, pools
+from airflow_gddl.topology.pipelines import Pipeline, arrange, group_of, pools
 
 SCHEDULES = ("@hourly", "@daily", "*/15 * * * *", "*/5 * * * *", "continuous", None)
 TIERS = {**DEFAULT_TIERS, "small": TierSpec(tables_per_job=4), "medium": TierSpec(tables_per_job=1, pool="shared")}
@@ -34,8 +34,12 @@ def tables(draw: st.DrawFn) -> list[TableSpec]:
     ]
 
 
+def pipelines(specs: Iterable[TableSpec], tiers: Mapping[str, TierSpec] = DEFAULT_TIERS) -> tuple[Pipeline, ...]:
+    return arrange(specs, tiers).pipelines
+
+
 def only(*specs: TableSpec) -> Pipeline:
-    made = pipelines(specs, DEFAULT_TIERS)
+    made = pipelines(specs)
     assert len(made) == 1
     return made[0]
 
@@ -57,7 +61,7 @@ def test_pipelines_respect_the_limit_and_group_equal_tables(specs: list[TableSpe
     for pipeline in made:
         members = [by_name[name] for name in pipeline.tables]
         assert 1 <= len(members) <= TIERS[pipeline.tier].tables_per_job
-        assert pipeline.kind == ("table" if TIERS[pipeline.tier].tables_per_job == 1 else "pack")
+        assert (pipeline.view == "table") is (TIERS[pipeline.tier].tables_per_job == 1)
         assert len({(m.source, m.size, str(m.schedule)) for m in members}) == 1
     ids = [pipeline.dag_id for pipeline in made]
     assert ids == sorted(set(ids))
@@ -72,7 +76,7 @@ def test_the_order_of_rows_does_not_matter(specs: list[TableSpec], random: objec
 
 
 def test_presets_are_spread_over_the_hour_and_cron_lines_are_kept() -> None:
-    made = pipelines([table(f"shop.t{n}", size="medium") for n in range(300)], DEFAULT_TIERS)
+    made = pipelines([table(f"shop.t{n}", size="medium") for n in range(300)])
     minutes = [int(pipeline.timing.cron.split()[0]) for pipeline in made]
     assert {pipeline.timing.cron.split(maxsplit=1)[1] for pipeline in made} == {"* * * *"}
     assert len(set(minutes)) > 50
@@ -97,7 +101,7 @@ def test_each_kind_of_schedule_gives_its_timing_and_dag(schedule: str | None, ki
 
 def test_a_trigger_makes_a_table_continuous_and_tables_with_different_ones_share_a_pack() -> None:
     specs = [table(f"shop.t{i}", **how) for i, how in enumerate(({"trigger": "30s"}, {"trigger": "1s"}))]
-    (pipeline,) = pipelines([*specs, table("shop.t2", schedule="continuous")], DEFAULT_TIERS)
+    (pipeline,) = pipelines([*specs, table("shop.t2", schedule="continuous")])
     assert (pipeline.timing.kind, pipeline.tables) == ("continuous", ("shop.t0", "shop.t1", "shop.t2"))
     assert pipeline.dag_id == "gddl_pack.shop.small.1"
 
@@ -111,13 +115,13 @@ def test_asset_schedules_are_equal_in_any_order() -> None:
 
 def test_similar_cron_lines_make_different_packs() -> None:
     crons = ("*/5 * * * *", "5,* * * * *", "5 * * * *", "5-5 * * * *")
-    made = pipelines([table(f"shop.t{i}", schedule=cron) for i, cron in enumerate(crons)], DEFAULT_TIERS)
+    made = pipelines([table(f"shop.t{i}", schedule=cron) for i, cron in enumerate(crons)])
     assert sorted(pipeline.timing.cron for pipeline in made) == sorted(crons)
 
 
 @pytest.mark.parametrize("name", ["shop.a b", "shop.a$b", "shop.a@b", "shop.a#b"])
 def test_names_that_are_invalid_in_dag_ids_stay_unique(name: str) -> None:
-    made = pipelines([table(name, size="large"), table("shop.a-b", size="large")], DEFAULT_TIERS)
+    made = pipelines([table(name, size="large"), table("shop.a-b", size="large")])
     assert len({pipeline.dag_id for pipeline in made}) == 2
     assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", pipeline.dag_id) for pipeline in made)
 
@@ -148,7 +152,7 @@ def test_the_row_s_view_comes_before_the_tier_s(
 ) -> None:
     tiers = {**DEFAULT_TIERS, "small": TierSpec(airflow=tier)}
     (made,) = pipelines([table(airflow=row, **fields)], tiers)
-    assert (made.view, made.kind) == (view, "table" if view == "table" else "pack")
+    assert made.view == view
 
 
 def test_the_view_changes_no_id_of_a_pack() -> None:
@@ -162,13 +166,13 @@ def test_the_view_changes_no_id_of_a_pack() -> None:
 
 @pytest.mark.parametrize(("count", "view"), [(50, "group"), (51, "mapped"), (500, "mapped"), (501, "pack")])
 def test_the_view_follows_from_how_many_tables_there_are(count: int, view: str) -> None:
-    many = pipelines([table(f"shop.t{n}") for n in range(count)], DEFAULT_TIERS)
+    many = pipelines([table(f"shop.t{n}") for n in range(count)])
     assert {pipeline.view for pipeline in many} == {view}
 
 
 def test_a_small_pack_beside_large_ones_has_groups() -> None:
     rows = [table(f"shop.t{n}") for n in range(60)] + [replace(table(f"bank.t{n}"), source="bank") for n in range(3)]
-    assert {pipeline.source: pipeline.view for pipeline in pipelines(rows, DEFAULT_TIERS)} == {
+    assert {pipeline.source: pipeline.view for pipeline in pipelines(rows)} == {
         "shop": "mapped",
         "bank": "group",
     }

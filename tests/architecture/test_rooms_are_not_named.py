@@ -108,7 +108,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "a job's request is one union of types, which both sides decode (docs/decisions/rooms.md)": {
         "airflow_gddl/contract/actions.py": (
-            "adopt adopt_release consistent_cut eject erase errors_dismiss errors_list explain initial_load"
+            "adopt consistent_cut eject erase explain handle_errors initial_load"
             " maintain plan rebuild reload resync_rows show verify"
         ),
         "airflow_gddl/contract/spec.py": "plan rebuild reload",
@@ -117,7 +117,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "airflow_gddl/cli/explain.py": "explain",
         "airflow_gddl/cli/job.py": "maintain verify",
         "airflow_gddl/cli/maintenance.py": "erase explain maintain",
-        "airflow_gddl/cli/repair.py": "errors_dismiss errors_list plan rebuild reload resync_rows",
+        "airflow_gddl/cli/repair.py": "handle_errors plan rebuild reload resync_rows",
         "airflow_gddl/cli/run.py": "initial_load plan rebuild",
         "airflow_gddl/cli/verify.py": "verify",
     },
@@ -131,17 +131,18 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "airflow_gddl/operators/jobs.py": "maintain verify",
         "airflow_gddl/operators/maintenance_execution.py": "maintain verify",
         "airflow_gddl/operators/table_execution.py": "initial_load rebuild reload",
-        "airflow_gddl/runtime/landing/load_task.py": "errors_dismiss rebuild reload verify",
+        "airflow_gddl/runtime/landing/load_task.py": "handle_errors rebuild reload verify",
         "airflow_gddl/runtime/landing/run_request.py": "rebuild reload verify",
         "airflow_gddl/runtime/landing/tables_with_work.py": "reload",
     },
     "what a result of the action says of a table's state": {
         "airflow_gddl/runtime/state/alerts.py": "maintain verify",
-        "airflow_gddl/runtime/state/table_runs.py": "errors_dismiss maintain rebuild reload verify",
+        "airflow_gddl/runtime/state/endings.py": "maintain rebuild reload verify",
+        "airflow_gddl/runtime/state/table_runs.py": "maintain rebuild reload verify",
         "spark_jobs/job/run_results.py": "maintain verify",
     },
     "names of actions for workers, which do not import the types": {
-        "airflow_gddl/contract/basics.py": "erase errors_dismiss maintain rebuild reload resync_rows verify",
+        "airflow_gddl/contract/basics.py": "erase maintain rebuild reload resync_rows verify",
     },
     "changes of a row's identity are repaired by the action": {
         "airflow_gddl/contract/table_identity.py": "rebuild reload",
@@ -149,8 +150,9 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "a run goes on with an unfinished rebuild, and begins with the first load": {
         "airflow_gddl/runtime/landing/tables_with_work.py": "initial_load",
-        "spark_jobs/batch/pending.py": "initial_load",
-        "spark_jobs/job/table_job.py": "erase initial_load plan rebuild",
+        "spark_jobs/batch/pending.py": "handle_errors initial_load",
+        "spark_jobs/batch/table_run.py": "handle_errors",
+        "spark_jobs/job/table_job.py": "erase handle_errors initial_load plan rebuild",
     },
     "checks of a field of the row whose classes are the contract's": {
         "airflow_gddl/contract/row_checks.py": "initial_load",
@@ -256,7 +258,7 @@ def test_each_exception_has_one_reason_and_their_number_only_falls() -> None:
         ("snapshots", 'spec.mode == "snapshots"'),
         ("verify", "from airflow_gddl.contract.actions import Verify"),
         ("verify", 'result.action == "verify"'),
-        ("errors_list", "from spark_jobs.actions import errors_list"),
+        ("handle_errors", "from spark_jobs.actions import handle_errors"),
     ],
 )
 def test_what_names_a_room(room: str, source: str) -> None:

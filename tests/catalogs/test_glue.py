@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from airflow_gddl.contract.actions import CatalogSync
+from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.catalogs.glue_catalog import GlueCatalog
@@ -183,7 +183,7 @@ def test_a_table_dropped_in_the_catalog_is_reported_and_comes_back_on_request(wo
     assert codes(world.run(spec)) == ["CATALOG_TABLE_DROPPED"]
     world.lake.change(spec, 2, [("U", 0, "new")], day=3)
     assert codes(world.run(spec)) == ["CATALOG_TABLE_DROPPED"]
-    found = world.run(spec, options=JobOptions(action=CatalogSync()))
+    found = world.run(spec, options=JobOptions(action=CompareCatalogs(mode="sync")))
     assert codes(found) == []
     assert "extra1" in columns(entry(glue))
     assert codes(world.run(spec)) == []
@@ -201,7 +201,7 @@ def test_an_entry_that_is_not_ours_is_never_touched(world: CatalogWorld, glue: A
     world.lake.load(spec)
     result = world.run(spec)
     assert (result.status, codes(result)) == ("succeeded", ["CATALOG_NAME_TAKEN"])
-    assert codes(world.run(spec, options=JobOptions(action=CatalogSync()))) == ["CATALOG_NAME_TAKEN"]
+    assert codes(world.run(spec, options=JobOptions(action=CompareCatalogs(mode="sync")))) == ["CATALOG_NAME_TAKEN"]
     assert entry(glue) == before
 
 

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.actions import CatalogSync
+from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
@@ -145,7 +145,7 @@ def test_tables_are_queried_by_name_and_follow_their_columns(world: HiveWorld, t
         results = session.run(world.job(specs))
         assert [one["code"] for one in results["s.t0"]["warnings"]] == []
         assert [one["code"] for one in results["s.t1"]["warnings"]] == ["CATALOG_TABLE_DROPPED"]
-        assert _warned(session.run(world.job(specs, JobOptions(action=CatalogSync())))) == set()
+        assert _warned(session.run(world.job(specs, JobOptions(action=CompareCatalogs(mode="sync"))))) == set()
         assert session.sql("SELECT extra FROM s.t0 WHERE id = 9") == [{"extra": "more"}]
         assert "extra" in [field["name"] for field in session.entry("s.t0")["schema"]["fields"]]
         assert session.sql("SELECT count(*) AS n FROM s.t1") == [{"n": 4}]

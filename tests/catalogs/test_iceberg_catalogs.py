@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import CatalogDiff, CatalogSync, Erase, Maintain, Rebuild
+from airflow_gddl.contract.actions import CompareCatalogs, Erase, Maintain, Rebuild
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.features.iceberg import iceberg_folder
 from airflow_gddl.contract.result import JobResult
@@ -113,7 +113,7 @@ def test_tables_follow_each_run_by_name(named: Named) -> None:
     own = {"gddl.table": "s.orders", "gddl.kind": "replica", "gddl.owner": "shop"}
     assert own.items() <= table.metadata.properties.items()
     assert len(table.metadata.snapshots) == 1
-    assert named.run(spec, JobOptions(action=CatalogDiff())).details["tables"][0]["action"] == "none"
+    assert named.run(spec, JobOptions(action=CompareCatalogs())).details["tables"][0]["action"] == "none"
 
 
 def test_a_run_without_changes_commits_nothing(named: Named) -> None:
@@ -182,7 +182,7 @@ def test_a_table_of_another_owner_is_refused(named: Named) -> None:
     named.world.lake.load(spec)
     result = named.run(spec)
     assert (result.status, codes(result)) == ("succeeded", ["CATALOG_NAME_TAKEN"])
-    assert codes(named.run(spec, JobOptions(action=CatalogSync()))) == ["CATALOG_NAME_TAKEN"]
+    assert codes(named.run(spec, JobOptions(action=CompareCatalogs(mode="sync")))) == ["CATALOG_NAME_TAKEN"]
     assert named.table().metadata == before
     named.run(spec, MAINTAIN)
 
@@ -197,7 +197,7 @@ def test_commits_of_another_writer_are_undone(named: Named) -> None:
     table = named.table()
     table.delete("id = 1")
     assert named.read() != named.delta(spec)
-    assert named.run(spec, JobOptions(action=CatalogDiff())).details["tables"][0]["action"] == "alter"
+    assert named.run(spec, JobOptions(action=CompareCatalogs())).details["tables"][0]["action"] == "alter"
     lake.change(spec, 1, [("I", 7, "more")])
     assert codes(named.run(spec)) == []
     assert named.is_read(spec)
@@ -218,7 +218,7 @@ def test_a_table_dropped_in_the_catalog_comes_back_on_request(named: Named) -> N
     named.catalog.drop_table((named.database, "orders"))
     named.world.lake.change(spec, 1, [("I", 7, "more")])
     assert codes(named.run(spec)) == ["CATALOG_TABLE_DROPPED"]
-    assert codes(named.run(spec, JobOptions(action=CatalogSync()))) == []
+    assert codes(named.run(spec, JobOptions(action=CompareCatalogs(mode="sync")))) == []
     assert named.is_read(spec)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.actions import CatalogDiff
+from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.spec import JobOptions
 from tests.catalogs.test_glue import entry
 from tests.catalogs.world import GLUE, CatalogWorld, codes, row
 
-DIFF = JobOptions(action=CatalogDiff())
+DIFF = JobOptions(action=CompareCatalogs())
 
 
 @pytest.fixture

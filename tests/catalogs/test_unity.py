@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.contract.actions import CatalogDiff
+from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
 from tests.catalogs.unity_server import UnityWorld, unity_server
@@ -67,7 +67,7 @@ def test_unsupported_changes_are_reported(world: CatalogWorld, unity: UnityWorld
         "by hand",
     )
     assert codes(world.run(owned)) == []
-    compared = world.run(owned, options=JobOptions(action=CatalogDiff()))
+    compared = world.run(owned, options=JobOptions(action=CompareCatalogs()))
     left = {(one["aspect"], one["name"]) for one in compared.details["tables"][0]["unaltered"]}
     assert ("columns", "extra1") in left
     assert not [asked for asked in unity.asked if asked.startswith("DELETE")]

@@ -299,7 +299,8 @@ def test_errors_list_shows_hostile_values_as_text(shop: Shop) -> None:
     results = {"sales.orders": {"details": found}, "sales.lines": {"details": {"unresolved": 0, "rows": []}}}
     answer = shop.gddl("errors", "list", "--rows", "--limit", "7", results=results)
     assert answer.status == 0
-    assert (shop.order["options"]["action"]["name"], shop.order["options"]["action"]["limit"]) == ("errors_list", 7)
+    action = shop.order["options"]["action"]
+    assert (action["name"], action["mode"], action["limit"]) == ("handle_errors", "list", 7)
     assert "sales.orders: 2,000 in quarantine, 1 shown" in answer.out
     assert "sales.lines: nothing in quarantine" in answer.out
     assert "[red]\\x1b[31m" in answer.out
@@ -437,7 +438,7 @@ NOTHING_READ = {"sales.orders": {"rows_read": 0}}
 def test_errors_replay_orders_the_chosen_codes(shop: Shop) -> None:
     answer = shop.gddl("errors", "replay", "--table", "sales.orders", "--json", results=BOTH)
     assert (answer.status, [record["table"] for record in answer.records]) == (0, ["sales.orders"])
-    assert shop.order["options"]["action"]["name"] == "errors_replay"
+    assert shop.order["options"]["action"]["mode"] == "replay"
     quarantined(shop, "OP_UNKNOWN", "KEY_NULL")
     chosen = ("--code", "OP_UNKNOWN", "--code", "KEY_NULL")
     answer = shop.gddl(

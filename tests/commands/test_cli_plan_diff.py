@@ -21,7 +21,6 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.topology.pipelines import Placed
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
@@ -283,5 +282,5 @@ def test_a_row_that_gives_the_other_tables_another_view_says_so(
         assert "gddl_pack.shop.small.1: Airflow shows its tables as mapped, no longer as group" in out
     rows = load(folder, {})
     before = Metadata(tables=rows.tables[:50], tiers=rows.tiers)
-    after = replace(before, tables=rows.tables, before=Placed(placement=before.arrangement.placement))
+    after = replace(before, tables=rows.tables, before=before.arrangement.placement)
     assert (before.changed_views, after.changed_views) == ({}, {"gddl_pack.shop.small.1": ("group", "mapped")})

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from airflow_gddl.metadata.loading import LoadedMetadata, load
-from airflow_gddl.topology.pipelines import pipelines, pools
+from airflow_gddl.topology.pipelines import arrange, pools
 from tests.unit.pages import ROOT, page
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
@@ -138,7 +138,7 @@ def test_variables_of_two_environments_win(folder: Callable[..., LoadedMetadata]
 def test_a_prefix_renames_dags_and_pools_of_tiers(folder: Callable[..., LoadedMetadata]) -> None:
     """Assets are named by their table alone (`airflow_gddl.assets`), which the page warns of."""
     made = {prefix: folder(**({"GDDL_DAG_PREFIX": prefix} if prefix else {})) for prefix in ("", "dev_")}
-    arranged = {prefix: pipelines(one.tables, one.tiers, one.dag_prefix) for prefix, one in made.items()}
+    arranged = {prefix: arrange(one.tables, one.tiers, one.dag_prefix).pipelines for prefix, one in made.items()}
     dags = {prefix: {one.dag_id for one in found} for prefix, found in arranged.items()}
     assert dags["dev_"] == {f"dev_{dag_id}" for dag_id in dags[""]}
     named = {prefix: set(pools(found)) - {"gddl_continuous"} for prefix, found in arranged.items()}

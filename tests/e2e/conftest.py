@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.topology.pipelines import pipelines, pools
+from airflow_gddl.topology.pipelines import arrange, pools
 from devtools.standalone import supervisor
 from devtools.standalone.supervisor import Standalone
 from tests.e2e.site import Site, order
@@ -84,7 +84,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, webhook: Webhook) -> Iterator
         running.wait_ready()
         catalog = load(made.metadata, {})
         assert catalog.problems == ()
-        dags = pipelines(catalog.tables, catalog.tiers)
+        dags = arrange(catalog.tables, catalog.tiers).pipelines
         made.runs.create_pools(pools(dags))
         made.runs.wait_for([dag.dag_id for dag in dags])
         yield made

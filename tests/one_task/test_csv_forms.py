@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsReplay
+from airflow_gddl.contract.actions import HandleErrors
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from tests.harness.lake import Lake, LakeTable, spec_of
@@ -96,7 +96,7 @@ def test_the_way_out_of_a_refused_file(tmp_path: Path) -> None:
     refused = one.refused()
     assert "csv_added" in str([row["reason"] for row in one.rows("errors")]), refused
     named = table(tmp_path, columns, csv_added=["b"])
-    named.lake.done(named.spec, JobOptions(action=ErrorsReplay()))
+    named.lake.done(named.spec, JobOptions(action=HandleErrors(mode="replay")))
     named.run()
     assert named.values("replica", "id", "a", "b") == [("1", "x", None), ("2", "y", None)]
     assert codes(named) == []

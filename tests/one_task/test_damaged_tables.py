@@ -18,7 +18,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.runtime.state.table_status import Knowledge, judge
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
 from spark_jobs.tables import delta_log
 from tests.conftest import LocalPort
 from tests.harness.asked import options_of

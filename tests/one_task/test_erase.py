@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import Erase, ErrorsList, ErrorsReplay, Maintain, Reload, Verify
+from airflow_gddl.contract.actions import Erase, HandleErrors, Maintain, Reload, Verify
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.layout import Layout, join, result_name
 from airflow_gddl.contract.result import JobResult, RunWarning
@@ -143,7 +143,7 @@ def same_file_again(lake: Lake, row: TableSpec) -> None:
 def bad_row_again(lake: Lake, row: TableSpec) -> None:
     lake.change(row, 2, [("?", 7, NAME), ("?", 8, "bad too")], day=3)
     lake.done(row)
-    lake.done(row, JobOptions(action=ErrorsReplay()))
+    lake.done(row, JobOptions(action=HandleErrors(mode="replay")))
 
 
 def reload(lake: Lake, row: TableSpec) -> None:
@@ -489,7 +489,7 @@ def test_results_of_verify_and_errors_drop_the_key(tmp_path: Path) -> None:
     """Jobs that ran elsewhere: keys that differ, and rows of the quarantine, are in their details."""
     row = spec()
     lake = filled(tmp_path, row)
-    listed = lake.done(row, JobOptions(action=ErrorsList()))
+    listed = lake.done(row, JobOptions(action=HandleErrors()))
     DeltaTable(lake.layout(row).replica).delete("id IN (7, 8)")
     compared = lake.run(row, VERIFY)
     assert isinstance(compared, TableOutcome)

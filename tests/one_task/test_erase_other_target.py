@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import ErrorsReplay, Reload, Verify
+from airflow_gddl.contract.actions import HandleErrors, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.totals import TableOutcome
@@ -77,7 +77,7 @@ def same_file(lake: Lake, row: TableSpec) -> None:
 
 def replay(lake: Lake, row: TableSpec) -> None:
     same_file(lake, row)
-    lake.done(row, JobOptions(action=ErrorsReplay()))
+    lake.done(row, JobOptions(action=HandleErrors(mode="replay")))
 
 
 def from_files(lake: Lake, row: TableSpec) -> None:

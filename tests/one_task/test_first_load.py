@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.actions import (
-    ErrorsDismiss,
-    ErrorsList,
-    ErrorsReplay,
     Explain,
+    HandleErrors,
     Plan,
     Rebuild,
     Reload,
@@ -44,7 +42,7 @@ def test_runs_and_verify_fail_until_a_file_is_readable(tmp_path: Path) -> None:
 
 LOADS = ("LOAD00000001.parquet", "LOAD00000002.parquet")
 GOOD = pa.table({"id": pa.array([7, 8], pa.int32()), "v": ["seven", "eight"]})
-DISMISSAL = JobOptions(action=ErrorsDismiss(codes=("FILE_UNREADABLE",), reason="lost at the source"))
+DISMISSAL = JobOptions(action=HandleErrors(mode="dismiss", codes=("FILE_UNREADABLE",), reason="lost at the source"))
 
 
 def failed(outcome: object, name: str) -> str:
@@ -70,7 +68,7 @@ def test_a_first_load_is_whole_or_it_is_no_replica(bad: str, files: int, tmp_pat
     for _ in range(2):
         assert failed(lake.run(spec), bad) == ("FIRST_LOAD_UNREADABLE" if whole_in_one else "LOAD_UNREADABLE")
         assert Path(lake.layout(spec).replica).exists() != whole_in_one
-        listed = lake.done(spec, JobOptions(action=ErrorsList()))
+        listed = lake.done(spec, JobOptions(action=HandleErrors()))
         assert (listed.details["unresolved"], listed.details["rows"][0]["source_file"].endswith(bad)) == (1, True)
     lake.load(spec)
     write(landing, LOADS[1], GOOD)
@@ -151,25 +149,25 @@ def test_a_first_load_is_tried_again_by_the_corrected_row(tmp_path: Path) -> Non
     assert [code(lake.run(wrong)) for _ in range(2)] == ["FIRST_LOAD_UNREADABLE"] * 2
     right = replace(wrong, options={"csv_header": True, "types": {"id": "int"}})
     assert (lake.done(right).rows_read, lake.replica(right)) == (2, {1: "a", 2: "b"})
-    assert lake.done(right, JobOptions(action=ErrorsList())).details["unresolved"] == 0
+    assert lake.done(right, JobOptions(action=HandleErrors())).details["unresolved"] == 0
 
 
 @pytest.mark.parametrize("codes", [(), ("FILE_UNREADABLE",)])
 def test_a_replay_reads_a_first_load_again(codes: tuple[str, ...], tmp_path: Path) -> None:
     """There is no table whose quarantine it could read instead."""
     lake, wrong = Lake(tmp_path), replace(spec_of(), sequence_by=())
-    folder, replay = Path(lake.layout(wrong).landing), JobOptions(action=ErrorsReplay(codes=codes))
+    folder, replay = Path(lake.layout(wrong).landing), JobOptions(action=HandleErrors(mode="replay", codes=codes))
     folder.mkdir(parents=True)
     (folder / "LOAD00000001.csv").write_text("id,v\n1,a\n2,b\n")
     assert [code(lake.run(wrong, options)) for options in (None, replay, replay)] == ["FIRST_LOAD_UNREADABLE"] * 3
     right = replace(wrong, options={"csv_header": True, "types": {"id": "int"}})
     assert (lake.done(right, replay).rows_read, lake.replica(right)) == (2, {1: "a", 2: "b"})
-    assert lake.done(right, JobOptions(action=ErrorsList())).details["unresolved"] == 0
+    assert lake.done(right, JobOptions(action=HandleErrors())).details["unresolved"] == 0
 
 
 def test_a_replay_applies_no_change_before_the_first_load(tmp_path: Path) -> None:
     lake, spec = Lake(tmp_path), spec_of()
-    replay = JobOptions(action=ErrorsReplay())
+    replay = JobOptions(action=HandleErrors(mode="replay"))
     write_bytes(Path(lake.layout(spec).landing), LOADS[0], b"PAR1 and nothing else")
     lake.change(spec, 1, [("U", 0, "changed"), ("I", 7, "new")])
     assert [failed(lake.run(spec, options), LOADS[0]) for options in (None, replay, replay)] == [
@@ -245,7 +243,7 @@ def test_a_file_without_the_sequence_s_column_is_named_in_the_reason(tmp_path: P
     lake, spec = Lake(tmp_path), replace(spec_of(), sequence_by=("updated_at",))
     lake.change(spec, 1, [("I", 1, "a")])
     lake.done(spec)
-    (row,) = lake.done(spec, JobOptions(action=ErrorsList())).details["rows"]
+    (row,) = lake.done(spec, JobOptions(action=HandleErrors())).details["rows"]
     assert row["reason"] == "a change without a sequence: its file has no column 'updated_at'"
 
 

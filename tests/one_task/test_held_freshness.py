@@ -15,7 +15,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.table_runs import TableRecord, merged, seconds_of
 from airflow_gddl.runtime.state.table_status import Knowledge, TablePoll, TableStatus, judge
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.one_task.exports import SNAPSHOTS, Exports

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.actions import Erase, ErrorsReplay, Rebuild, Reload
+from airflow_gddl.contract.actions import Erase, HandleErrors, Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
@@ -121,7 +121,7 @@ def test_a_row_from_the_quarantine_has_the_hash_that_a_good_one_has(engine: Loca
     write(lake.landing(spec), "LOAD00000001.parquet", pa.table(rows))
     lake.done(spec)
     spec = replace(spec, options={"types": {**types, "n": "string"}})
-    lake.done(spec, JobOptions(action=ErrorsReplay()))
+    lake.done(spec, JobOptions(action=HandleErrors(mode="replay")))
     stored = [(row["price"], row["at"]) for row in lake.rows(lake.layout(spec).replica)]
     assert stored == [(of_text("5.5"), of_text("2024-07-01"))] * 2
 

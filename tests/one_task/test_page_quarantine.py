@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.contract.actions import ErrorsList
+from airflow_gddl.contract.actions import HandleErrors
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores.delta_tables import quarantined
 from tests.harness.lake import Lake, spec_of
@@ -15,7 +15,7 @@ def test_the_page_counts_what_the_command_lists(tmp_path: Path) -> None:
     lake.load(spec)
     lake.change(spec, 1, [("X", 1, "a"), ("Y", 2, "b"), ("U", 0, "c")])
     lake.done(spec)
-    listed = lake.done(spec, JobOptions(action=ErrorsList())).details
+    listed = lake.done(spec, JobOptions(action=HandleErrors())).details
     assert listed["unresolved"] == 2
     assert {one["code"]: one["rows"] for one in listed["codes"]} == quarantined(lake.layout(spec).errors, "", 1, {})[
         "codes"

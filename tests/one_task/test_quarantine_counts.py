@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsList, ErrorsReplay, Rebuild
+from airflow_gddl.contract.actions import HandleErrors, Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import Expectation
@@ -51,7 +51,7 @@ class Watched:
     def run(self, **options: object) -> JobResult:
         result = self.lake.done(SPEC, options_of(**options))  # type: ignore[arg-type]  # options by name
         self.record = self.record.after(result, 0.0)
-        listed = self.lake.done(SPEC, JobOptions(action=ErrorsList()))
+        listed = self.lake.done(SPEC, JobOptions(action=HandleErrors()))
         assert self.record.quarantined == listed.details["unresolved"], "status and list agree"
         return result
 
@@ -123,11 +123,11 @@ def test_what_a_dropped_batch_has_resolved_is_in_quarantine_again(
     watched.damaged()
     short = replace(SPEC, expect={"short": Expectation(rule="v is null or v = 'a'")})
     watched.lake.done(with_expressions(short))
-    before = watched.lake.done(SPEC, JobOptions(action=ErrorsList())).details["unresolved"]
+    before = watched.lake.done(SPEC, JobOptions(action=HandleErrors())).details["unresolved"]
     job = watched.lake.job([SPEC], options_of(**asked), run_id="dies")
     assert killed_child(job, step, occurrence).status == -9
     watched.lake.done(SPEC, options_of(action=then))
-    left = watched.lake.done(SPEC, JobOptions(action=ErrorsList())).details
+    left = watched.lake.done(SPEC, JobOptions(action=HandleErrors())).details
     assert left["unresolved"] + len(watched.lake.replica(SPEC)) == before + 1, left["codes"]
     assert {"FILE_UNREADABLE", "OP_UNKNOWN"} <= {one["code"] for one in left["codes"]}
 
@@ -162,7 +162,7 @@ def test_a_dismissal_without_a_code_or_reason_is_refused(missing: str, watched: 
     assert isinstance(outcome, TableOutcome)
     assert outcome.result.error is not None
     assert outcome.result.error.code == "SPEC_INVALID"
-    assert watched.lake.done(SPEC, JobOptions(action=ErrorsList())).details["unresolved"] == 1
+    assert watched.lake.done(SPEC, JobOptions(action=HandleErrors())).details["unresolved"] == 1
 
 
 def test_an_unread_file_needs_attention_until_it_is_read(watched: Watched) -> None:
@@ -198,7 +198,7 @@ def test_rows_and_files_are_summed_by_code_and_the_rows_name_their_keys(tmp_path
     lake.done(SPEC, clock=_at(clocks[1]))
     lake.change(SPEC, 2, [("Y", 14, "e")])
     lake.done(SPEC, clock=_at(clocks[2]))
-    listed = lake.done(SPEC, JobOptions(action=ErrorsList(limit=2)))
+    listed = lake.done(SPEC, JobOptions(action=HandleErrors(limit=2)))
     found = {
         one["code"]: (one["rows"], one["files"], one["first"][:10], one["last"][:10]) for one in listed.details["codes"]
     }
@@ -210,7 +210,7 @@ def test_rows_and_files_are_summed_by_code_and_the_rows_name_their_keys(tmp_path
     assert (listed.details["codes"][0]["code"], listed.details["unresolved"], len(listed.details["rows"])) == (
         "OP_UNKNOWN", 5, 2,
     )  # fmt: skip
-    chosen = lake.done(SPEC, JobOptions(action=ErrorsList(codes=("OP_UNKNOWN",)))).details
+    chosen = lake.done(SPEC, JobOptions(action=HandleErrors(codes=("OP_UNKNOWN",)))).details
     assert [(next(iter(row)), row["key"], row["code"]) for row in chosen["rows"]] == [
         ("key", {"id": number}, "OP_UNKNOWN") for number in (12, 13, 14)
     ]
@@ -229,7 +229,7 @@ def test_a_replay_that_was_overtaken_is_not_a_log_that_started_again(tmp_path: P
     assert lake.done(strict).quarantined == 1
     lake.change(strict, 2, [("U", 1, "new")])
     lake.done(strict)
-    replayed = lake.done(spec_of(), JobOptions(action=ErrorsReplay()))
+    replayed = lake.done(spec_of(), JobOptions(action=HandleErrors(mode="replay")))
     assert (replayed.late_ignored, replayed.warnings) == (1, ())
     assert lake.replica(strict) == {1: "new", 2: "ok"}
     lake.change(strict, 1, [("U", 1, "old")], day=2)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_gddl.contract.actions import Erase, ErrorsReplay, Rebuild, Reload
+from airflow_gddl.contract.actions import Erase, HandleErrors, Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
@@ -102,7 +102,7 @@ def test_rows_that_a_reload_quarantines_are_found(lake: Lake) -> None:
     lake.done(strict, JobOptions(action=Reload(confirmed=True)))
     lake.change(SPEC, 3, [("U", 0, "again")])
     lake.done(SPEC)
-    assert lake.done(SPEC, JobOptions(action=ErrorsReplay())).rows_read == 1
+    assert lake.done(SPEC, JobOptions(action=HandleErrors(mode="replay"))).rows_read == 1
     assert lake.replica(SPEC)[7] == "seven"
 
 

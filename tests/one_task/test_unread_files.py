@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsDismiss, ErrorsList, ErrorsReplay, Reload
+from airflow_gddl.contract.actions import HandleErrors, Reload
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.table_runs import TableRecord
@@ -23,7 +23,7 @@ from tests.unit.test_table_status import ROW
 WRONG = spec_of(settle="0s")
 """The row does not say that files of CSV have a header."""
 RIGHT = replace(WRONG, options={"csv_header": True})
-REPLAY = JobOptions(action=ErrorsReplay())
+REPLAY = JobOptions(action=HandleErrors(mode="replay"))
 COMMIT = Ledger.commit
 HEADER = "Op,seq,id,v\n"
 
@@ -33,7 +33,7 @@ def land(lake: Lake, name: str, *lines: str) -> Path:
 
 
 def codes(lake: Lake, spec: TableSpec = RIGHT) -> dict[str, int]:
-    listed = lake.done(spec, JobOptions(action=ErrorsList())).details["codes"]
+    listed = lake.done(spec, JobOptions(action=HandleErrors())).details["codes"]
     return {code["code"]: code["rows"] for code in listed}
 
 
@@ -100,7 +100,7 @@ def test_replay_reads_no_file_that_waits_for_a_run(lake: Lake) -> None:
 def test_codes_of_files_choose_all_of_them(lake: Lake, code: str, files: int) -> None:
     land(lake, "20240101-000000001.csv", "U,100,0,old")
     lake.done(WRONG)
-    assert lake.done(RIGHT, JobOptions(action=ErrorsReplay(codes=(code,)))).files == files
+    assert lake.done(RIGHT, JobOptions(action=HandleErrors(mode="replay", codes=(code,)))).files == files
 
 
 def test_raised_limit_of_the_tier_reads_what_was_too_large(lake: Lake) -> None:
@@ -140,7 +140,7 @@ def test_load_that_was_dismissed_is_left_to_a_reload(tmp_path: Path) -> None:
     (landing / "LOAD00000001.csv").write_text("id,v\n0,again 0\n1,again 1\n")
     lake.change(RIGHT, 5, [("U", 0, "changed")])
     assert LakeTable(lake, WRONG).refused().code == "LOAD_UNREADABLE"
-    lake.done(WRONG, JobOptions(action=ErrorsDismiss(codes=("FILE_UNREADABLE",), reason="not needed")))
+    lake.done(WRONG, JobOptions(action=HandleErrors(mode="dismiss", codes=("FILE_UNREADABLE",), reason="not needed")))
     lake.done(RIGHT)
     left = lake.done(RIGHT, REPLAY)
     assert [(w.code, w.count) for w in left.warnings] == [("FILE_UNREADABLE", 1), ("LOAD_INCOMPLETE", 1)]

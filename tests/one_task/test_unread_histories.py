@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsList, ErrorsReplay, Maintain, Rebuild, Verify
+from airflow_gddl.contract.actions import HandleErrors, Maintain, Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import NoSpark, Runtime
@@ -24,8 +24,8 @@ from tests.harness.landing import write
 KEYS = 12
 SPEC = spec_of(settle="0s", history=True)
 ACTIONS = (
-    JobOptions(), JobOptions(), JobOptions(action=ErrorsReplay()), JobOptions(action=Rebuild()),
-    JobOptions(action=Maintain()), JobOptions(action=ErrorsReplay(codes=("FILE_UNREADABLE",))),
+    JobOptions(), JobOptions(), JobOptions(action=HandleErrors(mode="replay")), JobOptions(action=Rebuild()),
+    JobOptions(action=Maintain()), JobOptions(action=HandleErrors(mode="replay", codes=("FILE_UNREADABLE",))),
 )  # fmt: skip
 
 
@@ -113,9 +113,9 @@ def test_files_that_are_read_later_end_in_the_source(seed: int, tmp_path: Path) 
     run(JobOptions())
     damaged.clear()
     run(JobOptions())
-    run(JobOptions(action=ErrorsReplay()))
+    run(JobOptions(action=HandleErrors(mode="replay")))
     assert lake.replica(SPEC) == source.rows
-    listed = lake.done(SPEC, JobOptions(action=ErrorsList()))
+    listed = lake.done(SPEC, JobOptions(action=HandleErrors()))
     assert listed.details["unresolved"] == 0
     assert lake.done(SPEC, JobOptions(action=Verify())).details["verdict"] == "equal"
     lake.done(SPEC, JobOptions(action=Rebuild()))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.actions import Erase, ErrorsDismiss, ErrorsReplay
+from airflow_gddl.contract.actions import Erase, HandleErrors
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, SchemaGate
 from airflow_gddl.metadata.expression_text import with_expressions
@@ -60,9 +60,9 @@ def test_a_dismissed_file_is_not_replayed(tmp_path: Path) -> None:
     for path in whole:
         path.write_bytes(b"PAR1 cut")
     lake.done(SPEC)
-    asked = JobOptions(action=ErrorsDismiss(codes=("FILE_UNREADABLE",), reason="gone", source_files=(str(first),)))
+    asked = options_of("errors_dismiss", codes=("FILE_UNREADABLE",), reason="gone", source_files=(str(first),))
     assert lake.done(SPEC, asked).details["dismissed"] == 1
-    result = lake.done(SPEC, JobOptions(action=ErrorsReplay()))
+    result = lake.done(SPEC, JobOptions(action=HandleErrors(mode="replay")))
     assert result.files == 1, "the other one is read again, in vain"
     for path, data in whole.items():
         path.write_bytes(data)
@@ -90,7 +90,7 @@ def test_a_dismissed_file_that_could_be_read_now_is_not_replayed(
         patched.setattr(Storage, "open_input", damaged)
         lake.done(SPEC)
     first = str(min(Path(lake.layout(SPEC).landing).glob("2024*")))
-    asked = JobOptions(action=ErrorsDismiss(codes=("FILE_UNREADABLE",), reason="gone", source_files=(first,)))
+    asked = options_of("errors_dismiss", codes=("FILE_UNREADABLE",), reason="gone", source_files=(first,))
     lake.done(SPEC, asked)
-    lake.done(SPEC, JobOptions(action=ErrorsReplay()))
+    lake.done(SPEC, JobOptions(action=HandleErrors(mode="replay")))
     assert lake.replica(SPEC) == {0: "load 0", 1: "load 1", 2: "load 2", 8: "left"}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import ErrorsReplay, Rebuild, Verify
+from airflow_gddl.contract.actions import HandleErrors, Rebuild, Verify
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
 from tests.harness.engine_port import EnginePort
@@ -68,7 +68,7 @@ def test_rows_with_such_a_time_in_any_column(
     values = pa.array([wrap(0), wrap(2**60), wrap(2**60), wrap(1), None], kind)
     rows = pa.table({"id": pa.array([0, None, 2, 3, 4], pa.int32()), "n": values})
     write(Path(layout.landing), "LOAD00000001.parquet", rows)
-    for options in (JobOptions(), JobOptions(action=ErrorsReplay()), JobOptions(action=Rebuild())):
+    for options in (JobOptions(), JobOptions(action=HandleErrors(mode="replay")), JobOptions(action=Rebuild())):
         (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,), options=options))
         assert result.error is None, result.error
         left = [e for e in engine.read(layout.errors) if e["resolved_at"] is None]
@@ -85,7 +85,7 @@ def test_replay_loads_the_original_values(engine: EnginePort, tmp_path: Path) ->
     days = pa.array([-800_000, 0, 2_932_897], pa.int32()).cast(pa.date32())
     rows = pa.table({"id": pa.array(range(3), pa.int32()), "day": days})
     write(Path(layout.landing), "LOAD00000001.parquet", rows)
-    for options in (JobOptions(), JobOptions(action=ErrorsReplay())):
+    for options in (JobOptions(), JobOptions(action=HandleErrors(mode="replay"))):
         (result,) = engine.run(JobSpec(run_id="r", roots=roots, tables=(SPEC,), options=options))
         assert result.error is None, result.error
         left = [e for e in engine.read(layout.errors) if e["resolved_at"] is None]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from airflow_gddl.contract.actions import AdoptRelease, Verify
+from airflow_gddl.contract.actions import Adopt, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
@@ -83,7 +83,7 @@ def test_table_is_ours_then_given_back(place: Place) -> None:
     table.done()
     assert table.read() == {1: "new", 3: "newer", 5: "e"}
     table.verified()
-    table.done(JobOptions(action=AdoptRelease(confirmed=True)))
+    table.done(JobOptions(action=Adopt(mode="release", confirmed=True)))
     assert [field.name for field in table.opened().schema().fields] == ["id", "v", "seq"]
     assert table.read() == {1: "new", 3: "newer", 5: "e"}
     assert not delivery.objects(place, "lake/s/t__changes")

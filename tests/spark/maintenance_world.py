@@ -11,7 +11,7 @@ from typing import Literal
 
 from hypothesis import strategies as st
 
-from airflow_gddl.contract.actions import Erase, ErrorsReplay, Maintain, Rebuild, Reload, Verify
+from airflow_gddl.contract.actions import Erase, HandleErrors, Maintain, Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.runtime import Observer, silent
@@ -26,7 +26,7 @@ OPTIONS: Mapping[MaintenanceAction, JobOptions] = {
     "maintain": JobOptions(action=Maintain()),
     "rebuild": JobOptions(action=Rebuild()),
     "reload": JobOptions(action=Reload(confirmed=True)),
-    "replay": JobOptions(action=ErrorsReplay()),
+    "replay": JobOptions(action=HandleErrors(mode="replay")),
 }
 _BATCH = ("plan", "read", "quarantine", "append", "decide", "tombstones", "replica", "history", "commit")
 _REBUILD = ("plan", "append", "tombstones", "replica", "history", "quarantine", "commit")

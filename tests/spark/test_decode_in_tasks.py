@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsReplay
+from airflow_gddl.contract.actions import HandleErrors
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
@@ -162,7 +162,7 @@ def test_replay_loads_valid_records_and_keeps_invalid_utf8(ports: tuple[LocalPor
         write_bytes(Path(lake.layout(spec).landing), "20240101-000000001.parquet", parquet(table))
         declared = TableSpec(table="s.replay", keys=("id",), sequence_by=("seq",), options={"types": {"text": "int"}})
         run(port, lake, declared)
-        return run(port, lake, corrected, JobOptions(action=ErrorsReplay()))
+        return run(port, lake, corrected, JobOptions(action=HandleErrors(mode="replay")))
 
     reported = assert_alike(three(ports, tmp_path, play), spec)
     assert all("CAST_FAILED" in line or "TEXT_NOT_UTF8" in line or "_NULL" in line or "OP_" in line

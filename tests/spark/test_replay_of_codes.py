@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsReplay
+from airflow_gddl.contract.actions import HandleErrors
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec
@@ -41,7 +41,7 @@ def test_rows_of_other_codes_are_kept(engine: EnginePort, tmp_path: Path) -> Non
         return result, sorted(e["code"] for e in engine.read(layout.errors) if e["resolved_at"] is None)
 
     def replay(*codes: str) -> tuple[JobResult, list[str]]:
-        return run(WIDER, JobOptions(action=ErrorsReplay(codes=codes)))
+        return run(WIDER, JobOptions(action=HandleErrors(mode="replay", codes=codes)))
 
     assert run(SPEC, JobOptions())[1] == ["CAST_FAILED", "OP_UNKNOWN"]
     refused, left = replay("OP_UNKNOWN")
@@ -132,9 +132,9 @@ def test_a_replay_has_all_digits_of_a_time(engine: EnginePort, tmp_path: Path) -
 
     given = (2, "2023-11-14 22:13:20.123456")
     assert run(strict, JobOptions()) == [given]
-    assert run(strict, JobOptions(action=ErrorsReplay())) == [given]
+    assert run(strict, JobOptions(action=HandleErrors(mode="replay"))) == [given]
     rounded = replace(strict, sub_microseconds="round")
-    assert run(rounded, JobOptions(action=ErrorsReplay())) == [(1, "1970-01-01 00:00:00"), given]
+    assert run(rounded, JobOptions(action=HandleErrors(mode="replay"))) == [(1, "1970-01-01 00:00:00"), given]
 
 
 def test_row_of_a_swept_load_does_not_come_back(engine: EnginePort, tmp_path: Path) -> None:

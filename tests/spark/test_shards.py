@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from airflow_gddl.contract.actions import ErrorsReplay, Explain, Rebuild, Verify
+from airflow_gddl.contract.actions import Explain, HandleErrors, Rebuild, Verify
 from airflow_gddl.contract.spec import JobOptions
 from spark_jobs.batch.totals import TableOutcome
 from tests.conftest import LocalPort
@@ -46,7 +46,7 @@ def test_loads_changes_reloads_and_verification(tmp_path: Path) -> None:
     result = done(lake, spec, JobOptions(), port)
     assert (result.main.deleted, result.main.rows) == (2 + 1, len(landed.expected))
     assert replica() == landed.expected
-    result = done(lake, spec, JobOptions(action=ErrorsReplay()), port)
+    result = done(lake, spec, JobOptions(action=HandleErrors(mode="replay")), port)
     assert (result.rows_read, result.quarantined) == (1, 1)
     result = done(lake, spec, JobOptions(action=Verify()), port)
     assert (result.details["verdict"], result.details["rows"]) == ("equal", len(landed.expected))

@@ -8,14 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsDismiss, ErrorsList, ErrorsReplay
+from airflow_gddl.contract.actions import HandleErrors
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.runtime.state.table_status import attention_of
+from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.harness.landing import write
 
 SPEC = spec_of(settle="0s")
-LIST, REPLAY = JobOptions(action=ErrorsList()), JobOptions(action=ErrorsReplay())
+LIST, REPLAY = JobOptions(action=HandleErrors()), JobOptions(action=HandleErrors(mode="replay"))
 BARE = "20240101-000000002.parquet"
 
 
@@ -59,7 +60,7 @@ def test_the_row_is_corrected_or_the_file_dismissed(lake: Lake) -> None:
     renaming = replace(SPEC, rename={"key": "id"})
     assert lake.done(renaming, REPLAY).files_in_quarantine == 1
     assert lake.replica(SPEC)[2] == "four"
-    lake.done(renaming, JobOptions(action=ErrorsDismiss(codes=("FILE_KEY_MISSING",), reason="another table's")))
+    lake.done(renaming, options_of("errors_dismiss", codes=("FILE_KEY_MISSING",), reason="another table's"))
     assert lake.done(renaming, LIST).details["unresolved"] == 0
 
 

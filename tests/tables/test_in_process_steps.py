@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.contract.actions import ErrorsReplay, Explain
+from airflow_gddl.contract.actions import Explain, HandleErrors
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from spark_jobs.batch.runtime import Step
 from tests.harness.lake import Lake
@@ -18,7 +18,7 @@ from tests.harness.landing import write
 
 NANOS = 1_700_000_000_123_456_789
 
-REPLAY = JobOptions(action=ErrorsReplay())
+REPLAY = JobOptions(action=HandleErrors(mode="replay"))
 
 
 def _land(lake: Lake, spec: TableSpec, number: int, rows: Sequence[tuple[str, int, int, int]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.contract.actions import ErrorsDismiss, Explain, Rebuild, Reload
+from airflow_gddl.contract.actions import Explain, HandleErrors, Rebuild, Reload
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.runtime.state.table_runs import TableRecord
@@ -33,6 +33,6 @@ def test_a_stale_row_stays_stale_through_a_rebuild_and_a_reload(tmp_path: Path) 
     reloaded = lake.done(SPEC, JobOptions(action=Reload(confirmed=True)))
     record, stale = attention(record, reloaded)
     assert (reloaded.in_quarantine, reloaded.quarantined, stale) == (1, 1, True)
-    dismissal = ErrorsDismiss(codes=("OP_UNKNOWN",), reason="a test row")
+    dismissal = HandleErrors(mode="dismiss", codes=("OP_UNKNOWN",), reason="a test row")
     record, stale = attention(record, lake.done(SPEC, JobOptions(action=dismissal)))
     assert (stale, record.quarantined) == (False, 0)

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from airflow_gddl.contract.actions import Erase, ErrorsReplay, Maintain, Verify
+from airflow_gddl.contract.actions import Erase, HandleErrors, Maintain, Verify
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.stores import Storage
@@ -174,7 +174,7 @@ def test_a_change_that_was_in_quarantine_is_applied(vectors: bool, engine: Local
     assert lake.result(strict).error is None
     lake.change(strict, 1, [("U", 2, "bad")])
     assert lake.result(strict).quarantined == 1
-    done = lake.result(spec, JobOptions(action=ErrorsReplay()))
+    done = lake.result(spec, JobOptions(action=HandleErrors(mode="replay")))
     assert (done.error, done.main.updated) == (None, 1)
     assert rows(lake.layout(spec).replica)[2] == "bad"
     assert lake.result(spec, JobOptions(action=Verify())).details["verdict"] == "equal"

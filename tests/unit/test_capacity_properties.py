@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
 
+import pytest
 from croniter import croniter
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
+from airflow_gddl.capacity.plan import starts_on
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
+from airflow_gddl.metadata.cron import days_of, longest_gap, minutes_of
 from airflow_gddl.topology.pipelines import arrange
-from airflow_gddl.topology.table_row import gaps, minutes_of, runs_on, starts_on
 from tests.harness.examples import at_random
 
 
@@ -45,7 +47,7 @@ def fires(cron: str, day: date) -> list[int]:
 
 @given(cron=CRONS, day=DAYS)
 def test_starts_are_those_of_croniter(cron: str, day: date) -> None:
-    assert (list(minutes_of(cron)) if runs_on(cron, day) else []) == fires(cron, day)
+    assert (list(minutes_of(cron)) if days_of(cron.split(maxsplit=2)[2], day, 1) else []) == fires(cron, day)
 
 
 @given(crons=st.lists(CRONS, min_size=1, max_size=12), day=DAYS)
@@ -58,8 +60,11 @@ def test_the_starts_of_a_day_are_those_of_its_dags(crons: list[str], day: date) 
 @settings(max_examples=at_random(20), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(cron=CRONS, day=DAYS)
 @example(cron="0 0 1 * 0", day=date(2026, 1, 1))
-def test_gaps_are_those_between_starts(cron: str, day: date) -> None:
+def test_the_longest_gap_is_that_between_starts(cron: str, day: date) -> None:
     moments = [number * 1440 + minute for number in range(31) for minute in fires(cron, day + timedelta(days=number))]
-    between = [later - earlier for earlier, later in pairwise(moments)]
+    longest = max((later - earlier for earlier, later in pairwise(moments)), default=0)
     once = len({moment // 1440 for moment in moments}) < 2
-    assert gaps(cron, day) == ((31 * 1440, 31 * 1440) if once else (min(between), max(between)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("airflow_gddl.metadata.cron._DAYS", 31)
+        patch.setattr("airflow_gddl.metadata.cron._START", datetime.combine(day, time(), UTC))
+        assert longest_gap.__wrapped__(cron) == 60 * (31 * 1440 if once else longest)

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.spec import Priority, TableSpec
-from airflow_gddl.topology.table_row import in_order, select
+from airflow_gddl.runtime.table_directory import in_order, select
 
 
 def row(table: str, priority: Priority = "normal", *, after: tuple[str, ...] = (), enabled: bool = True) -> TableSpec:

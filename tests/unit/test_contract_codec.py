@@ -29,6 +29,7 @@ from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
 from airflow_gddl.runtime.landing.tables_with_work import row_digest
+from tests.harness.asked import DOES
 
 TABLE = TableSpec(
     table="shop.orders",
@@ -225,7 +226,7 @@ def test_an_action_of_another_version_is_refused_with_the_way_out(written: Any, 
 
 
 def test_each_load_counts_as_one() -> None:
-    assert {kind.name for kind in get_args(Load)} < set(LOADS) < set(ACTIONS)
+    assert {kind.name for kind in get_args(Load)} < set(LOADS) < DOES
 
 
 def test_a_new_field_is_no_matter_until_it_is_used() -> None:

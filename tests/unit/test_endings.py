@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.contract.actions import ACTIONS
 from airflow_gddl.contract.codes import (
     ENDINGS,
     FILE_UNREADABLE,
@@ -26,7 +25,8 @@ from airflow_gddl.contract.codes.code import COUNTS
 from airflow_gddl.contract.result import ErrorInfo, JobResult, MainCounts, RunWarning
 from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION, Knowledge, judge, what_to_do
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
+from tests.harness.asked import DOES
 from tests.unit.test_table_status import DAY, ROW, changed_daily
 
 PLAYED = (
@@ -84,7 +84,8 @@ CODES = [code for code in ENDINGS if code not in (SOURCE_STOPPED, WINDOW_DIFFERE
 def test_the_table_has_every_code_and_only_actions() -> None:
     assert {*NEEDS_ATTENTION} <= ENDINGS.keys()
     for code, how in ENDINGS.items():
-        assert {*how.actions} <= ACTIONS.keys(), code
+        assert {*how.actions} <= DOES, code
+        assert how.why, code
 
 
 @pytest.mark.parametrize("code", ENDINGS)

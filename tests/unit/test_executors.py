@@ -12,7 +12,7 @@ from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.continuous.loop import Executor, Loop, light_executor
+from spark_jobs.continuous.loop import Loop, TableThreads
 from spark_jobs.job.stop import Stop
 
 SPECS = [TableSpec(table=f"s.t{n:02d}", keys=("id",)) for n in range(20)]
@@ -36,27 +36,25 @@ class Cluster:
         self.tidied += [spec.table for spec in specs]
 
 
-def hands_of(cluster: Cluster, stop: Stop) -> Executor:
+def hands_of(cluster: Cluster, stop: Stop) -> TableThreads:
     runtime = Runtime(storage=Storage(), spark=NoSpark(), spread=cluster)
-    return light_executor(JOB, runtime, stop.wake)
+    return TableThreads(JOB, runtime, stop.wake)
 
 
-def all_of(executor: Executor, stop: Stop) -> dict[str, JobResult]:
+def all_of(threads: TableThreads, stop: Stop) -> dict[str, JobResult]:
     found: dict[str, JobResult] = {}
-    while executor.is_busy:
+    while threads.is_busy:
         stop.wait(0.1)
-        results = [one.result for one in executor.finished() if isinstance(one, TableOutcome)]
-        found |= {result.table: result for result in results}
+        found |= {one.result.table: one.result for one in threads.finished()}
     return found
 
 
 def test_each_table_has_an_outcome_and_files_are_removed() -> None:
     cluster, stop = Cluster(broken=frozenset({"s.t07"})), Stop()
-    executor = hands_of(cluster, stop)
+    threads = hands_of(cluster, stop)
     cluster.go.set()
-    executor.start(SPECS)
-    found = all_of(executor, stop)
-    executor.close()
+    threads.start(SPECS)
+    found = all_of(threads, stop)
     assert {table for table, result in found.items() if result.status == "succeeded"} == set(cluster.tidied)
     failed = [result for result in found.values() if result.status == "failed"]
     assert [(result.table, result.error.code if result.error else "") for result in failed] == [
@@ -67,13 +65,12 @@ def test_each_table_has_an_outcome_and_files_are_removed() -> None:
 
 def test_pending_tables_can_be_dropped() -> None:
     cluster, stop = Cluster(), Stop()
-    executor = hands_of(cluster, stop)
-    executor.start(SPECS)
-    dropped = executor.drop()
-    assert executor.is_busy
+    threads = hands_of(cluster, stop)
+    threads.start(SPECS)
+    dropped = threads.drop()
+    assert threads.is_busy
     cluster.go.set()
-    found = all_of(executor, stop)
-    executor.close()
+    found = all_of(threads, stop)
     assert 0 < len(found) < len(SPECS)
     assert sorted(found) == sorted(cluster.tidied)
     assert sorted([*found, *dropped]) == [spec.table for spec in SPECS]

@@ -6,6 +6,7 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import pytest
@@ -29,7 +30,7 @@ from airflow_gddl.contract.spec import (
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome
-from spark_jobs.continuous.loop import POLL_SECONDS, ExecutorPools, Loop
+from spark_jobs.continuous.loop import POLL_SECONDS, Loop, TableThreads
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS, BATCHES_A_TURN, pause_seconds
 from spark_jobs.job.stop import Stop
 from tests.harness.examples import at_random
@@ -72,6 +73,8 @@ class At:
 
     spec: TableSpec
     sees: int
+    own: set[str]
+    is_light: bool
     end: End = "ok"
     ends: float | None = None
 
@@ -137,46 +140,30 @@ class World:
         return self.turns[self.begun % len(self.turns)]
 
 
-@dataclass
-class Hand:
-    """Hands that record: so many at once, first come, first served."""
+class Hands(TableThreads):
+    """Threads that are played: first come, first served, as many at once as the job says."""
 
-    world: World
-    at_once: int
-    is_light: bool
-    queue: deque[TableSpec] = field(default_factory=deque)
-    own: list[At] = field(default_factory=list)
+    def __init__(self, world: World, job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> None:
+        self.world = world
+        super().__init__(job, runtime, wake)
 
-    @property
-    def is_busy(self) -> bool:
-        return bool(self.queue or self.own)
-
-    def start(self, specs: Sequence[TableSpec]) -> None:
-        for spec in specs:
-            self.hand_over(spec)
-
-    def hand_over(self, spec: TableSpec, run: Callable[[], TaskOutcome] | None = None) -> None:  # noqa: ARG002 - it is played
-        self.queue.append(spec)
-        self.hand_out()
-
-    def hand_out(self) -> None:
+    def _begin_one(self, own: set[str], spec: TableSpec, run: Callable[[], TaskOutcome]) -> None:  # noqa: ARG002 - it is played
         world = self.world
-        while self.queue and len(self.own) < self.at_once:
-            assert not world.asked(), "begun after the word to stop"
-            spec = self.queue.popleft()
-            assert spec.table not in world.running, f"{spec.table} twice at once"
-            at = At(spec, world.landed[spec.table])
-            self.own.append(at)
-            world.running[spec.table] = at
-            self.check_patience(spec.table)
+        assert not world.asked(), "begun after the word to stop"
+        assert spec.table not in world.running, f"{spec.table} twice at once"
+        world.running[spec.table] = At(spec, world.landed[spec.table], own, is_light=own is self._own[0])
+        self.check_patience(spec.table)
 
     def check_patience(self, table: str) -> None:
         since = self.world.since.get(table)
         if since is not None and table in self.world.order:
             assert self.world.now - since < RESTS, f"{table} waited for {self.world.now - since} s"
 
-    def finished(self) -> list[TaskOutcome]:
-        return [found for at in list(self.own) if (found := self.look(at)) is not None]
+    def finished(self) -> list[TableOutcome]:
+        for table, at in list(self.world.running.items()):
+            if (found := self.look(at)) is not None:
+                self._done.put((at.own, table, found))
+        return super().finished()
 
     def look(self, at: At) -> TaskOutcome | None:
         """Null while it is at work. After the time of trouble all goes well."""
@@ -186,10 +173,8 @@ class Hand:
             at.ends, at.end = world.now + turn.seconds, turn.end
         if at.ends > world.now:
             return None
-        self.own.remove(at)
         del world.running[at.spec.table]
-        self.hand_out()
-        if world.now >= TROUBLE or (at.end == "declined" and not self.is_light):  # Spark declines nothing
+        if world.now >= TROUBLE or (at.end == "declined" and not at.is_light):  # Spark declines nothing
             at.end = "ok"
         return Declined(at.spec, "it is too long") if at.end == "declined" else TableOutcome(self.result(at))
 
@@ -206,14 +191,6 @@ class Hand:
         if world.taken[table] < world.landed[table]:
             world.since[table] = world.now
         return JobResult(table=table, status="succeeded" if batches else "skipped", batches=batches)
-
-    def drop(self) -> list[str]:
-        left = [spec.table for spec in self.queue]
-        self.queue.clear()
-        return left
-
-    def close(self) -> None:
-        assert not self.is_busy, "it is sent away at work"
 
 
 def _failed(table: str, code: str) -> JobResult:
@@ -260,15 +237,6 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
         roots = Roots(landing=f"{folder}/landing", lake=f"{folder}/lake")
         job = JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values()), tiers=dict(world.tiers), options=options)
 
-        def executor_pools(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> ExecutorPools:
-            return ExecutorPools(
-                job,
-                runtime,
-                wake,
-                light=lambda job, _runtime, _wake: Hand(world, job.tiers["small"].cores, is_light=True),
-                heavy=lambda _job, _runtime, _wake: Hand(world, 1, is_light=False),
-            )
-
         loop = Loop(
             job,
             Runtime(storage=Storage(), spark=NoSpark()),
@@ -276,7 +244,7 @@ def play(events: Sequence[Event], turns: Sequence[Turn], until: float) -> tuple[
             stop,
             now=lambda: world.now,
             streams=lambda _job, _runtime, _wake: Files(world),
-            open_executors=executor_pools,
+            open_threads=partial(Hands, world),
         )
         return world, loop.run(), reported
 
@@ -335,15 +303,12 @@ def test_job_without_tables_after_changed_tiers_ends() -> None:
     assert outcomes == []
 
 
-def test_executors_open_for_a_job_without_tables() -> None:
+def test_threads_are_opened_for_a_job_without_tables() -> None:
     roots = Roots(landing="/nowhere/landing", lake="/nowhere/lake")
     runtime = Runtime(storage=Storage(), spark=NoSpark())
-    executor_pools = ExecutorPools(
-        JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values())), runtime, lambda: None
-    )
-    assert executor_pools.fit(JobSpec(run_id="r", roots=roots, tables=(), tiers={"small": TierSpec(cores=7)})) == []
-    assert not executor_pools.is_busy
-    executor_pools.close()
+    threads = TableThreads(JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values())), runtime, lambda: None)
+    assert threads.fit(JobSpec(run_id="r", roots=roots, tables=(), tiers={"small": TierSpec(cores=7)})) == []
+    assert not threads.is_busy
 
 
 class LostSpark(NoSpark):
@@ -357,14 +322,11 @@ class LostSpark(NoSpark):
         return FatalError("SPARK_GONE", "it has ended") if self.asked > 1 else None
 
 
-class SlowPools(ExecutorPools):
-    """Executors whose tables end at the third question."""
+class SlowThreads(TableThreads):
+    """Threads whose tables end at the third question."""
 
     specs: Sequence[TableSpec] = ()
     asked = 0
-
-    def __post_init__(self) -> None:
-        pass
 
     @property
     def is_busy(self) -> bool:
@@ -378,12 +340,6 @@ class SlowPools(ExecutorPools):
         done = self.specs if self.asked == 3 else ()
         return [TableOutcome(JobResult(table=spec.table, status="succeeded"), retriable=False) for spec in done]
 
-    def drop(self) -> list[str]:
-        return []
-
-    def close(self) -> None:
-        pass
-
 
 def test_a_job_whose_spark_is_lost_reports_the_tables_at_work() -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -391,7 +347,7 @@ def test_a_job_whose_spark_is_lost_reports_the_tables_at_work() -> None:
         options = JobOptions(continuous=Continuous())
         job = JobSpec(run_id="r", roots=roots, tables=tuple(TABLES.values()), options=options)
         runtime = Runtime(storage=Storage(), spark=LostSpark())
-        loop = Loop(job, runtime, shown.append, Stop(), open_executors=SlowPools)
+        loop = Loop(job, runtime, shown.append, Stop(), open_threads=SlowThreads)
         with pytest.raises(GddlError, match="SPARK_GONE"):
             loop.run()
     assert {result.table for result in shown} == set(TABLES)

@@ -10,7 +10,7 @@ from airflow_gddl.runtime.state.lake_state import LakeState, table_statuses
 from airflow_gddl.runtime.state.overview import PeriodFigures, overview
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.table_status import TableStatus
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
 
 HOUR, DAY = 3600.0, 86_400.0
 NOW = 472_222 * HOUR + 600

@@ -25,7 +25,7 @@ from airflow_gddl.runtime.state.documents import (
 )
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, RunFact, TableRecord, merged
 from airflow_gddl.runtime.state.table_status import STATES, Knowledge, RunningJob, TablePoll, heartbeat_of, judge
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
 from tests.harness.examples import at_random
 
 ALLOWED, GRACE = 30, 50

@@ -21,9 +21,9 @@ from airflow_gddl.runtime.compiled.documents import (
     PlacementDocument,
 )
 from airflow_gddl.runtime.compiled.proposals import place_of
-from airflow_gddl.topology.pipeline import Pipeline
-from airflow_gddl.topology.pipelines import Placed, arrange
-from airflow_gddl.topology.table_row import table_rows
+from airflow_gddl.runtime.table_directory import table_rows
+from airflow_gddl.topology.pipelines import Pipeline, arrange
+from airflow_gddl.topology.placement import Placement
 
 _UNREAD = {DOCUMENT_INVALID, FILE_TOO_LARGE, FILE_UNREADABLE}
 _SHOWN = 5
@@ -31,19 +31,20 @@ _OTHERS = 50
 
 
 def compile_metadata(
-    loaded: LoadedMetadata, before: Iterable[TableSpec], placed: Placed, tag: str | None, path: str
+    loaded: LoadedMetadata, before: Iterable[TableSpec], placed: Placement, at: float, tag: str | None, path: str
 ) -> Compiled:
     """Documents of every pipeline.
 
     Args:
         placed: placement of the tables by the lake.
+        at: the current time, seconds since the epoch.
         tag: tag of the placement object at `path`; None: there is none.
         before: the rows of the last good ones; called only when a file can't be read at all, so that its tables are
             kept.
     """
     carried = tuple(_carried(loaded, before))
     specs = sorted((*loaded.tables, *carried), key=lambda spec: spec.table)
-    arrangement = arrange(specs, loaded.tiers, loaded.dag_prefix, placed)
+    arrangement = arrange(specs, loaded.tiers, loaded.dag_prefix, placed, at)
     made = arrangement.pipelines
     by_table = {table: pipeline.dag_id for pipeline in made for table in pipeline.tables}
     by_name = {spec.table: spec for spec in specs}
@@ -57,7 +58,7 @@ def compile_metadata(
             path=path,
             placement=arrangement.placement,
             tag=tag,
-            is_kept=tag is not None and arrangement.placement == placed.placement,
+            is_kept=tag is not None and arrangement.placement == placed,
             roots=loaded.roots,
             aws_conn_id=loaded.aws_conn_id,
         ),

@@ -21,7 +21,7 @@ from typing import Any
 
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.topology.pipeline import Pipeline, Timing
+from airflow_gddl.topology.pipelines import Pipeline, Timing
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,9 +26,9 @@ from airflow_gddl.runtime.compiled.cache import (
     index_entry,
     write,
 )
-from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.runtime.table_directory import TableRow
+from airflow_gddl.topology.pipelines import Pipeline
 from airflow_gddl.topology.placement import Placement
-from airflow_gddl.topology.table_row import TableRow
 
 
 @dataclass(frozen=True, kw_only=True)

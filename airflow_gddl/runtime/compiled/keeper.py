@@ -340,7 +340,6 @@ class Keeper:
         from airflow_gddl.metadata.loading import load_folder  # noqa: PLC0415 - as said above
         from airflow_gddl.runtime.compiled import documents, placements  # noqa: PLC0415 - as said above
         from airflow_gddl.runtime.compiled.building import compile_metadata  # noqa: PLC0415 - as said above
-        from airflow_gddl.topology.pipelines import Placed  # noqa: PLC0415 - as said above
 
         loaded = load_folder(folder, self.settings.environ)
         path = placements.place_of(loaded.roots.lake, loaded.dag_prefix)
@@ -352,8 +351,8 @@ class Keeper:
         except (GddlError, OSError) as error:
             placement, tag = _known_placement(path, before, error)
             why = str(error)
-        placed = Placed(placement=placement, at=self.settings.clock())
-        return compile_metadata(loaded, documents.read_specs(before) if before else (), placed, tag, path), why
+        specs, at = documents.read_specs(before) if before else (), self.settings.clock()
+        return compile_metadata(loaded, specs, placement, at, tag, path), why
 
 
 def _known_placement(path: str, before: Path | None, error: Exception) -> tuple[Placement, str | None]:

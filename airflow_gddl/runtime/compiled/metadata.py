@@ -16,7 +16,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.runtime.compiled import cache
 from airflow_gddl.runtime.compiled.cache import CompiledSettings, State, pipeline_of
 from airflow_gddl.runtime.compiled.keeper import Keeper
-from airflow_gddl.topology.pipeline import Pipeline
+from airflow_gddl.topology.pipelines import Pipeline
 
 if TYPE_CHECKING:
     from airflow_gddl.runtime.compiled.documents import Directory, PipelineDocument

@@ -46,7 +46,7 @@ def _checked(placement: Placement) -> Placement:
     Raises:
         ValueError: an id is not a DAG id.
     """
-    wrong = [name for name in (*placement.packs, *placement.single, *placement.retired) if not _ID.fullmatch(name)]
+    wrong = [name for name in (*placement.packs, *placement.retired) if not _ID.fullmatch(name)]
     if wrong:
         raise ValueError(f"{wrong[0]!r:.80} is not a DAG id")
     return placement

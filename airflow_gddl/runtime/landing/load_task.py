@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from airflow_gddl.contract.actions import Action, ErrorsDismiss, ErrorsReplay, Rebuild, Reload, Run, Verify
+from airflow_gddl.contract.actions import Action, HandleErrors, Rebuild, Reload, Run, Verify
 from airflow_gddl.contract.codes import DEPENDENCY_FAILED
 from airflow_gddl.contract.layout import join, log_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
@@ -22,7 +22,7 @@ from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.topology.table_row import in_order
+from airflow_gddl.runtime.table_directory import in_order
 
 _LOG = logging.getLogger(__name__)
 
@@ -278,9 +278,9 @@ def action_of(form: RunRequestForm, *, rebuilds: bool) -> Action:
         case "verify":
             return Verify()
         case "replay":
-            return ErrorsReplay(codes=form.codes)
+            return HandleErrors(mode="replay", codes=form.codes)
         case "dismiss":
-            return ErrorsDismiss(codes=form.codes, reason=form.reason)
+            return HandleErrors(mode="dismiss", codes=form.codes, reason=form.reason)
         case "reload":
             return Reload(confirmed=form.confirmed, landed_since=form.start or "", landed_until=form.end or "")
     return Rebuild() if form.full_refresh and rebuilds else Run()

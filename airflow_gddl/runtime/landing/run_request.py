@@ -16,7 +16,7 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import NamedTable, TableNames
 from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.landing.polling import PollWindow
-from airflow_gddl.topology.table_row import TableRow, selected
+from airflow_gddl.runtime.table_directory import TableRow, selected
 
 What = Literal["run", "verify", "replay", "dismiss", "reload"]
 _BACKFILL = "backfill__"

@@ -30,8 +30,8 @@ from airflow_gddl.runtime.state.table_status import (
     heartbeat_of,
     judge,
 )
+from airflow_gddl.runtime.table_directory import TableRow
 from airflow_gddl.stores import StoredObject, open_store, read_if_there
-from airflow_gddl.topology.table_row import TableRow
 
 _AT_ONCE = 16
 _RUNS, _POLL = ".runs.json", ".poll.json"

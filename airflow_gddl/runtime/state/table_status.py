@@ -27,7 +27,7 @@ from airflow_gddl.contract.documentation import of_code
 from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runtime.state.table_runs import TableRecord, latest
-from airflow_gddl.topology.table_row import TableRow
+from airflow_gddl.runtime.table_directory import TableRow
 
 State = Literal[
     "broken_row", "failed", "unknown", "late", "attention", "running", "waiting", "new", "fresh", "disabled"

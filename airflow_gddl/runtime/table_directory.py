@@ -1,6 +1,4 @@
-"""A short row for every table of the metadata, for lists and filters of thousands of tables, and starts of pipelines.
-
-Starts are cron lines as minutes of one day, in UTC.
+"""A short row for every table of the metadata, for lists and filters of thousands of tables.
 
 Selects tables by what their rows say, in the words of dbt's selectors.
 """
@@ -9,12 +7,8 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-import functools
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from itertools import pairwise
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import PRIORITY_RANK
@@ -23,12 +17,9 @@ from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.metadata.cron import longest_gap
 from airflow_gddl.metadata.problems import Problem
-from airflow_gddl.topology.pipeline import Pipeline, Timing
-from airflow_gddl.topology.pipelines import label_of
-
-_FROM = date(2024, 1, 1)
-"""A fixed day, so that the interval depends only on the schedule."""
+from airflow_gddl.topology.pipelines import Pipeline, label_of
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,7 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         pipeline: that loads it; null: none does.
     """
     freshness = durations.seconds(spec.freshness) if spec.freshness else None
-    interval = 0 if pipeline is None else _longest_interval(pipeline.timing)
+    interval = longest_gap(pipeline.timing.cron) if pipeline is not None and pipeline.timing.cron else 0
     return TableRow(
         table=spec.table,
         source=spec.source,
@@ -92,13 +83,6 @@ def row_of(spec: TableSpec, pipeline: Pipeline | None) -> TableRow:
         depends_on=spec.depends_on,
         heartbeat=spec.heartbeat,
     )
-
-
-def _longest_interval(timing: Timing) -> int:
-    """Maximum seconds between two runs; 0 for pipelines without a time schedule."""
-    if timing.kind != "cron":
-        return 0
-    return 60 * gaps(timing.cron, _FROM)[1]
 
 
 def table_rows(
@@ -172,75 +156,6 @@ def _hint(name: str, known: Sequence[str]) -> str:
     same_name = [table for table in known if table.split(".", 1)[1].casefold() == name.casefold()]
     suggestions = list(dict.fromkeys([*same_name, *(by_folded[folded] for folded in near)]))[:3]
     return f"did you mean {' or '.join(suggestions)}?" if suggestions else "`gddl status` lists the tables"
-
-
-MINUTES = 1440
-HORIZON = 31
-"""Number of days considered: contains each day of a week and of a month."""
-
-
-def starts_on(pipelines: Iterable[Pipeline], day: date) -> dict[str, int]:
-    """How often pipelines with a time schedule start, by DAG id; others start by data or manually."""
-    return {
-        pipeline.dag_id: len(minutes_of(pipeline.timing.cron))
-        for pipeline in pipelines
-        if pipeline.timing.kind == "cron" and runs_on(pipeline.timing.cron, day)
-    }
-
-
-def busiest_day(pipelines: Iterable[Pipeline], first: date) -> date:
-    """The day with the most starts among the `HORIZON` days from `first`; the earliest of several."""
-    weights: Counter[str] = Counter()
-    for pipeline in pipelines:
-        if pipeline.timing.kind == "cron":
-            # Days depend on the last three fields alone, of which thousands of lines have few.
-            weights[_day_part(pipeline.timing.cron)] += len(minutes_of(pipeline.timing.cron))
-    days = [first + timedelta(days=number) for number in range(HORIZON)]
-    return max(days, key=lambda day: sum(weight for part, weight in weights.items() if _fires(part, day)))
-
-
-@functools.lru_cache(maxsize=16_384)
-def gaps(cron: str, first: date) -> tuple[int, int]:
-    """Minutes between two starts, at least and at most, as the `HORIZON` days from `first` on show them.
-
-    A line that fires on one of these days or on none counts as once in so many days.
-    """
-    minutes = minutes_of(cron)
-    days = [number for number in range(HORIZON) if runs_on(cron, first + timedelta(days=number))]
-    if len(days) < 2:
-        return HORIZON * MINUTES, HORIZON * MINUTES
-    within = [later - earlier for earlier, later in pairwise(minutes)]
-    over_night = MINUTES - minutes[-1] + minutes[0]
-    between = [(later - earlier - 1) * MINUTES + over_night for earlier, later in pairwise(days)]
-    return min(within + between), max(within + between)
-
-
-@functools.lru_cache(maxsize=16_384)
-def minutes_of(cron: str) -> tuple[int, ...]:
-    """Minutes of the day at which a line fires on the days on which it does."""
-    minute, hour = cron.split()[:2]
-    from croniter import croniter  # noqa: PLC0415 - with its zones, as dear as all else here
-
-    expanded = croniter.expand(f"{minute} {hour} * * *")[0]
-    hours = range(24) if expanded[1] == ["*"] else expanded[1]
-    minutes = range(60) if expanded[0] == ["*"] else expanded[0]
-    return tuple(sorted(60 * h + m for h in hours for m in minutes))
-
-
-def runs_on(cron: str, day: date) -> bool:
-    """Whether a line fires on this day at all."""
-    return _fires(_day_part(cron), day)
-
-
-def _day_part(cron: str) -> str:
-    return " ".join(cron.split()[2:])
-
-
-@functools.lru_cache(maxsize=65_536)
-def _fires(part: str, day: date) -> bool:
-    from croniter import croniter  # noqa: PLC0415 - as above
-
-    return part == "* * *" or bool(croniter.match(f"0 0 {part}", datetime.combine(day, time(), UTC)))
 
 
 METHODS = ("table", "tag", "owner", "source", "tier")
