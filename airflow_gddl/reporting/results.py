@@ -238,14 +238,17 @@ class Reporter:
 
 
 @contextmanager
-def airflow_errors() -> Iterator[None]:
-    """Raises errors of this package as Airflow's: a task is retried after those that may pass."""
+def airflow_errors(*, final: bool = True) -> Iterator[None]:
+    """Raises errors of this package as Airflow's: a task is retried after those that may pass.
+
+    Args:
+        final: it is not retried after the others.
+    """
     try:
         yield
-    except RetriableError as error:
-        raise AirflowException(str(error)) from error
     except GddlError as error:
-        raise AirflowFailException(str(error)) from error
+        ends = final and not isinstance(error, RetriableError)
+        raise (AirflowFailException if ends else AirflowException)(str(error)) from error
 
 
 def is_final(failed: Sequence[JobResult]) -> bool:

@@ -29,6 +29,8 @@ class Log:
 
     def on_progress(self, event: ProgressEvent) -> None: ...
 
+    def tick(self) -> None: ...
+
     def on_result(self, result: JobResult) -> None:
         self.heard.append(result)
 

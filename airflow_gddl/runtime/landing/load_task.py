@@ -65,6 +65,8 @@ class ProgressListener(Listener, Protocol):
         """Extra of the result's asset event; None: none."""
         ...
 
+    def tick(self) -> None: ...
+
 
 @dataclass
 class Loading:
@@ -178,6 +180,7 @@ class Loading:
 
     def tick(self) -> None:
         """Called while a job runs on this machine."""
+        self.listener.tick()
         self._state.renew()
 
     def interrupt(self, why: ErrorInfo) -> None:
