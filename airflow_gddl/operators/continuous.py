@@ -72,7 +72,7 @@ class ContinuousExecution(LoadExecution):
             metadata=operator.metadata, pipeline=operator.pipeline, run=self.run_key, task=operator.task_id
         )
         alert = alert_of(kept, self.context, operator.log, environ)
-        reporter = self.reporter(document, environ)
+        reporter = self.report(document, environ)
         monitor = monitor_of(kept, document, environ, reporter, alert)
 
         def tick() -> None:

@@ -269,11 +269,12 @@ class LoadExecution(Execution):
             raise MetadataError("PIPELINE_UNKNOWN", what, where=self.operator.metadata, remedy=remedy)
         return document
 
-    def reporter(self, document: PipelineDocument, environ: Mapping[str, str]) -> Reporter:
-        """Logs and emits metrics; the results that it receives become the task's lineage."""
+    def report(self, document: PipelineDocument, environ: Mapping[str, str]) -> Reporter:
+        """Log and emit metrics of a pipeline's results; they become the task's lineage."""
         specs = {spec.table: spec for spec in document.specs}
         self.operator.lineage = LoadedTables(roots=document.roots, specs=specs, environ=environ)
-        return Reporter(self.operator.log, specs, loaded=self.operator.lineage)
+        self.reporter = Reporter(self.operator.log, specs, loaded=self.operator.lineage)
+        return self.reporter
 
     def loading(
         self, document: PipelineDocument, work: PipelineWork, stage: Stage, begun: tuple[str, ...] | None = None
@@ -294,7 +295,7 @@ class LoadExecution(Execution):
             max_tries=self.context["ti"].max_tries,
         )
         book = HintBook(document.roots, pipeline, environ=environ)
-        reporter = self.reporter(document, environ)
+        reporter = self.report(document, environ)
         return Loading(request, book, reporter, task=self.operator.task_id, environ=environ)
 
     def load(self, loading: Loading) -> Loading:
@@ -305,7 +306,12 @@ class LoadExecution(Execution):
             AirflowException: its job was stopped.
         """
         operator, document = self.operator, loading.request.document
-        runner = self.runner(document, loading.environ, loading.tick)
+
+        def tick() -> None:
+            self.reporter.tick()
+            loading.tick()
+
+        runner = self.runner(document, loading.environ, tick)
         try:
             tables = self._load(loading, runner)
         except AirflowTaskTimeout as error:
