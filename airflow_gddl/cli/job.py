@@ -21,7 +21,7 @@ from airflow_gddl.contract.alike import Group, Message, grouped, the_same_in
 from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError, documented
-from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status
+from airflow_gddl.contract.result import STARTING_SPARK, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.child import nothing
@@ -255,7 +255,8 @@ def show_troubles(cli: CliContext, outcome: JobOutcome) -> None:
         warnings += [Message(result.table, code, text) for code, text in said]
         for one in result.expectations:
             if one.failed:
-                screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {_share(one)} fail", "yellow")
+                fail = f"{count(one.failed)} of {counted(one.checked, 'row')} fail"
+                screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {fail}", "yellow")
         if result.error is not None:
             errors.append(Message(result.table, result.error.code, result.error.message))
     show_messages(screen.warn, warnings, "yellow")
@@ -292,10 +293,6 @@ def _attention_of(cli: CliContext, result: JobResult) -> Iterator[tuple[str, str
     for code in attention_of(result, cli.now().timestamp(), quarantine_rate(cli)):
         if code not in said:
             yield code, what_to_do(code, result.table)
-
-
-def _share(one: ExpectationCount) -> str:
-    return f"{count(one.failed)} of {counted(one.checked, 'row')}"
 
 
 def coded(code: str, message: str) -> str:

@@ -253,7 +253,12 @@ class HintBook:
         if not self._changes:
             return
         changes = tuple(self._changes)
-        self._hints = update(self._store, self._lake, self._dag_id, lambda known: reduce(_applied, changes, known))
+        self._hints = update(
+            self._store,
+            self._lake,
+            self._dag_id,
+            lambda known: reduce(lambda after, change: change(after), changes, known),
+        )
         self._changes = []
         self._written = self._clock()
 
@@ -265,10 +270,6 @@ class HintBook:
         self._change(lambda known: _with_sent(known, table))
         self.flush()
         return {table: hint.announce}
-
-
-def _applied(known: Hints, change: Callable[[Hints], Hints]) -> Hints:
-    return change(known)
 
 
 def _with_sent(known: Hints, table: str) -> Hints:
