@@ -16,7 +16,6 @@ from airflow_gddl.cli.verify import require_connection, require_name
 from airflow_gddl.contract.actions import Action, Adopt, AdoptRelease
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
 
 FilesUntil = Annotated[
     str, typer.Option("--files-until", metavar="TIME", help="Files last modified by then are in the table already.")
@@ -53,9 +52,10 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
     action: Action = Adopt(files_until=files_until, source_connection=source_connection, dry_run=dry_run)
     if release:
         action = AdoptRelease(confirmed=yes or sys.stdin.isatty(), dry_run=dry_run)
-    job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
     check = partial(require_connection, cli, source_connection)
-    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
+    request = Request(
+        metadata=metadata, tables=(table,), action=action, full_listing=True, wait=wait, as_json=json, check=check
+    )
     carry_out(cli, request, show_released if release else show_adopted)
 
 

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns, safe
-from airflow_gddl.contract.actions import Load, Maintain, Verify
+from airflow_gddl.contract.actions import Action, Load, Maintain, Run, Verify
 from airflow_gddl.contract.alike import Group, Message, grouped, the_same_in
 from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.completeness import WINDOWS
@@ -485,13 +485,16 @@ class Request:
     """A command's request.
 
     Attributes:
-        tables: empty: all enabled tables.
+        tables: None or empty: all enabled tables.
+        wait, full_listing: see `JobOptions`.
         check: raises an error where the tables can't do what is asked, before anything is run.
     """
 
     metadata: str
-    tables: tuple[str, ...] = ()
-    options: JobOptions = field(default_factory=JobOptions)
+    tables: Sequence[str] | None = None
+    action: Action = field(default_factory=Run)
+    wait: float = 0.0
+    full_listing: bool = False
     as_json: bool = False
     check: Callable[[LoadedMetadata, tuple[TableSpec, ...]], None] | None = None
 
@@ -511,16 +514,26 @@ def perform(cli: CliContext, request: Request) -> Done:
         GddlError: nothing was run.
     """
     loaded = metadata.read(cli, request.metadata)
-    tables, bad = metadata.choose(cli, loaded, request.tables, request.metadata)
+    tables, bad = metadata.choose(cli, loaded, request.tables or (), request.metadata)
     if not tables and not bad:
         raise metadata.none_enabled(request.metadata)
     if request.check is not None:
         request.check(loaded, tables)
-    outcome = run_tables(cli, loaded, tables, request) if tables else JobOutcome(results=(), exit_status=0)
+    outcome = JobOutcome(results=(), exit_status=0)
+    if tables:
+        job_options = JobOptions(action=request.action, wait_seconds=request.wait, full_listing=request.full_listing)
+        outcome = run_tables(cli, loaded, tables, job_options, as_json=request.as_json)
     return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
-def run_tables(cli: CliContext, loaded: LoadedMetadata, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
+def run_tables(
+    cli: CliContext,
+    loaded: LoadedMetadata,
+    tables: tuple[TableSpec, ...],
+    job_options: JobOptions,
+    *,
+    as_json: bool = False,
+) -> JobOutcome:
     """A job of these tables.
 
     Raises:
@@ -531,21 +544,21 @@ def run_tables(cli: CliContext, loaded: LoadedMetadata, tables: tuple[TableSpec,
         roots=loaded.roots,
         tables=tables,
         tiers=loaded.tiers,
-        options=request.options,
+        options=job_options,
         catalogs=loaded.catalogs,
         access=of_tables(loaded.access, tables),
     )
-    with display(cli.screen, len(tables), as_json=request.as_json) as listener:
+    with display(cli.screen, len(tables), as_json=as_json) as listener:
         runner = runner_of(cli, loaded, spec.run_id, listener.tick)
         outcome = runner.run(spec, listener)
     if isinstance(runner, RemoteRunner):
         runner.settle()
-    if request.options.action.name in (*LOADS, *CLEARING) and not request.options.dry_run:
+    if job_options.action.name in (*LOADS, *CLEARING) and not job_options.dry_run:
         recorder = recorder_of(cli, loaded)
         for result in outcome.results:
-            recorder.take(result, whole=isinstance(request.options.action, Load))
+            recorder.take(result, whole=isinstance(job_options.action, Load))
         recorder.flush()
-    elif isinstance(request.options.action, Maintain | Verify) and not request.options.dry_run:
+    elif isinstance(job_options.action, Maintain | Verify) and not job_options.dry_run:
         recorder_of(cli, loaded).take_maintenance(outcome.results)
     return outcome
 
