@@ -163,7 +163,7 @@ def environ_for(*places: str, aws_conn_id: str = "") -> Mapping[str, str]:
 def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
     """`environ_for` the roots of a pipeline or of all tables, with credentials of the pipeline's sources and
     catalogs."""
-    from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_catalogs, fetch_sources  # noqa: PLC0415 - when needed
+    from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_named, fetch_sources  # noqa: PLC0415 - when needed
     from airflow_gddl.runtime.compiled.documents import PipelineDocument  # noqa: PLC0415 - as above
 
     roots = document.roots
@@ -172,10 +172,10 @@ def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
     environ = environ_for(roots.landing, roots.lake, *landings, aws_conn_id=document.aws_conn_id or "")
     access = document.access if isinstance(document, PipelineDocument) else ()
     catalogs = document.catalogs.values() if isinstance(document, PipelineDocument) else ()
-    names = tuple(sorted({one.connection for one in catalogs if one.connection is not None}))
+    names = {one.connection for one in catalogs if one.connection is not None}
     if not access and not names:
         return environ
-    return ConnectedEnviron(lambda: {**fetch_sources(access), **fetch_catalogs(names)}, environ)
+    return ConnectedEnviron(lambda: {**fetch_sources(access), **fetch_named(names)}, environ)
 
 
 def _wrong(option: str, what: str, remedy: str) -> MetadataError:

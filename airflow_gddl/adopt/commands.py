@@ -17,7 +17,6 @@ from airflow_gddl.contract.actions import Adopt
 from airflow_gddl.contract.codes import ADOPT_REFUSED
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
 
 FilesUntil = Annotated[
     str, typer.Option("--files-until", metavar="TIME", help="Files last modified by then are in the table already.")
@@ -58,9 +57,10 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
         confirmed=yes or sys.stdin.isatty(),
         dry_run=dry_run,
     )
-    job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
     check = partial(require_connection, cli, source_connection)
-    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
+    request = Request(
+        metadata=metadata, tables=(table,), action=action, full_listing=True, wait=wait, as_json=json, check=check
+    )
     carry_out(cli, request, show_released if release else show_adopted)
 
 

@@ -12,7 +12,7 @@ from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext, of_outcome
-from airflow_gddl.cli.job import Request, run_tables
+from airflow_gddl.cli.job import run_tables
 from airflow_gddl.cli.screen import Cell, count, counted, number_columns
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
@@ -211,7 +211,7 @@ class _Making:
             typer.Exit: a table failed.
         """
         job_options = JobOptions(action=action, wait_seconds=self.wait, full_listing=not action.cut)
-        outcome = run_tables(self.cli, self.loaded, tuple(specs), Request(metadata=self.metadata, options=job_options))
+        outcome = run_tables(self.cli, self.loaded, tuple(specs), job_options)
         if (status := of_outcome(outcome, bad_rows=False)) != context.OK:
             job.show_troubles(self.cli, outcome)
             if failed := ", ".join(one.table for one in outcome.results if one.error is not None):

@@ -110,8 +110,8 @@ def plan(
     metadata_folder.show_problems(cli, loaded.problems, metadata)
     planned = replace(_metadata_of(loaded), before=metadata_folder.placed(cli, loaded))
     today = cli.now().date()
-    if not diff:
-        _require_tables(planned)
+    if not diff and not planned.pipelines:
+        raise MetadataError(NO_TABLES, "no enabled table in the metadata", remedy="add a metadata row to tables/")
     shown = make_plan(planned, today) if planned.pipelines else None
     if diff:
         before = _revision(cli, metadata, diff)
@@ -129,11 +129,6 @@ def plan(
 def _metadata_of(loaded: LoadedMetadata) -> Metadata:
     """Input of a plan, as if nothing were deployed."""
     return Metadata(dag_prefix=loaded.dag_prefix, tables=loaded.tables, tiers=loaded.tiers)
-
-
-def _require_tables(made: Metadata) -> None:
-    if not made.pipelines:
-        raise MetadataError(NO_TABLES, "no enabled table in the metadata", remedy="add a metadata row to tables/")
 
 
 def _revision(cli: CliContext, folder: str, revision: str) -> LoadedMetadata:

@@ -146,7 +146,9 @@ def _tables(before: Deployment, after: Deployment, records: Mapping[str, TableRe
         was, now = old.get(name), new.get(name)
         moved = (dags[0].get(was.table) if was else None, dags[1].get(now.table) if now else None)
         if was is None and now is not None:
-            yield TableChange(table=now.table, kind="new", effects=tuple(_of_new(now)), dag=moved)
+            loads = "its first load takes all files of its landing folder"
+            effect = loads if now.enabled else "it is not loaded: enabled is false"
+            yield TableChange(table=now.table, kind="new", effects=(effect,), dag=moved)
         elif now is None and was is not None:
             is_invalid = not bad.isdisjoint((name, was.table, was.name_in_source))
             text = "its metadata row is invalid: it is no longer loaded" if is_invalid else "it is no longer loaded"
@@ -154,13 +156,6 @@ def _tables(before: Deployment, after: Deployment, records: Mapping[str, TableRe
             yield TableChange(table=was.table, kind="invalid" if is_invalid else "removed", effects=effects, dag=moved)
         elif was is not None and now is not None and (was != now or moved[0] != moved[1]):
             yield _changed(was, now, moved, records)
-
-
-def _of_new(spec: TableSpec) -> Iterator[str]:
-    if spec.enabled:
-        yield "its first load takes all files of its landing folder"
-    else:
-        yield "it is not loaded: enabled is false"
 
 
 def _changed(

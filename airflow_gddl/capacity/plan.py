@@ -161,7 +161,10 @@ def make_plan(metadata: Metadata, today: date) -> Plan:
         mwaa_class=next((name for name, most in MWAA.items() if dags <= most), None),
         started_by=dict(sorted(Counter(pipeline.timing.kind for pipeline in pipelines).items())),
         runs=sum(starts.values()),
-        task_instances=sum(starts.get(one.dag_id, 0) * _instances(one) for one in pipelines),
+        # Of a run: three of the pipeline, and those of its tables.
+        task_instances=sum(
+            starts.get(one.dag_id, 0) * (3 + _INSTANCES.get(one.view, 0) * len(one.tables)) for one in pipelines
+        ),
         views={pipeline.dag_id: pipeline.view for pipeline in pipelines},
         moves=metadata.moves,
         changed_views=metadata.changed_views,
@@ -174,11 +177,6 @@ def starts_on(pipelines: Iterable[Pipeline], day: date) -> dict[str, int]:
     """How often pipelines with a time schedule start, by DAG id; others start by data or manually."""
     crons = ((pipeline.dag_id, pipeline.timing.cron) for pipeline in pipelines if pipeline.timing.cron)
     return {dag: len(minutes_of(cron)) for dag, cron in crons if days_of(cron.split(maxsplit=2)[2], day, 1)}
-
-
-def _instances(pipeline: Pipeline) -> int:
-    """Task instances of a run: three of the pipeline, and those of its tables."""
-    return 3 + _INSTANCES.get(pipeline.view, 0) * len(pipeline.tables)
 
 
 def _tier(metadata: Metadata, tier: str, starts: Mapping[str, int]) -> TierCounts:

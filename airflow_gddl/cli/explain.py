@@ -15,7 +15,6 @@ from airflow_gddl.cli.options import read_key, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted
 from airflow_gddl.contract.actions import Explain
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
 
 _COLUMNS = (
     *(ScreenColumn(title) for title in ("change", "state")),
@@ -56,8 +55,9 @@ def explain(
     cli = context.of(ctx)
     named = read_key(key, alone=True)
     check = partial(require_whole_key, named)
-    job_options = JobOptions(action=Explain(key=named, limit=limit))
-    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
+    request = Request(
+        metadata=metadata, tables=(table,), action=Explain(key=named, limit=limit), as_json=json, check=check
+    )
     carry_out(cli, request, each(show_history))
 
 

@@ -16,13 +16,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, duration, number_columns, safe
-from airflow_gddl.contract.actions import Load, Maintain, Verify
+from airflow_gddl.contract.actions import Action, Load, Maintain, Run, Verify
 from airflow_gddl.contract.alike import Group, Message, grouped, the_same_in
 from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError, documented
-from airflow_gddl.contract.result import STARTING_SPARK, ExpectationCount, JobResult, Status
+from airflow_gddl.contract.result import STARTING_SPARK, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.child import nothing
@@ -256,7 +256,8 @@ def show_troubles(cli: CliContext, outcome: JobOutcome) -> None:
         warnings += [Message(result.table, code, text) for code, text in said]
         for one in result.expectations:
             if one.failed:
-                screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {_share(one)} fail", "yellow")
+                fail = f"{count(one.failed)} of {counted(one.checked, 'row')} fail"
+                screen.warn(f"{result.table}: expectation {one.name} (on: {one.on}): {fail}", "yellow")
         if result.error is not None:
             errors.append(Message(result.table, result.error.code, result.error.message))
     show_messages(screen.warn, warnings, "yellow")
@@ -293,10 +294,6 @@ def _attention_of(cli: CliContext, result: JobResult) -> Iterator[tuple[str, str
     for code in attention_of(result, cli.now().timestamp(), quarantine_rate(cli)):
         if code not in said:
             yield code, what_to_do(code, result.table)
-
-
-def _share(one: ExpectationCount) -> str:
-    return f"{count(one.failed)} of {counted(one.checked, 'row')}"
 
 
 def coded(code: str, message: str) -> str:
@@ -489,13 +486,16 @@ class Request:
     """A command's request.
 
     Attributes:
-        tables: empty: all enabled tables.
+        tables: None or empty: all enabled tables.
+        wait, full_listing: see `JobOptions`.
         check: raises an error where the tables can't do what is asked, before anything is run.
     """
 
     metadata: str
-    tables: tuple[str, ...] = ()
-    options: JobOptions = field(default_factory=JobOptions)
+    tables: Sequence[str] | None = None
+    action: Action = field(default_factory=Run)
+    wait: float = 0.0
+    full_listing: bool = False
     as_json: bool = False
     check: Callable[[LoadedMetadata, tuple[TableSpec, ...]], None] | None = None
 
@@ -515,16 +515,26 @@ def perform(cli: CliContext, request: Request) -> Done:
         GddlError: nothing was run.
     """
     loaded = metadata.read(cli, request.metadata)
-    tables, bad = metadata.choose(cli, loaded, request.tables, request.metadata)
+    tables, bad = metadata.choose(cli, loaded, request.tables or (), request.metadata)
     if not tables and not bad:
         raise metadata.none_enabled(request.metadata)
     if request.check is not None:
         request.check(loaded, tables)
-    outcome = run_tables(cli, loaded, tables, request) if tables else JobOutcome(results=(), exit_status=0)
+    outcome = JobOutcome(results=(), exit_status=0)
+    if tables:
+        job_options = JobOptions(action=request.action, wait_seconds=request.wait, full_listing=request.full_listing)
+        outcome = run_tables(cli, loaded, tables, job_options, as_json=request.as_json)
     return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
-def run_tables(cli: CliContext, loaded: LoadedMetadata, tables: tuple[TableSpec, ...], request: Request) -> JobOutcome:
+def run_tables(
+    cli: CliContext,
+    loaded: LoadedMetadata,
+    tables: tuple[TableSpec, ...],
+    job_options: JobOptions,
+    *,
+    as_json: bool = False,
+) -> JobOutcome:
     """A job of these tables.
 
     Raises:
@@ -535,21 +545,21 @@ def run_tables(cli: CliContext, loaded: LoadedMetadata, tables: tuple[TableSpec,
         roots=loaded.roots,
         tables=tables,
         tiers=loaded.tiers,
-        options=request.options,
+        options=job_options,
         catalogs=loaded.catalogs,
         access=of_tables(loaded.access, tables),
     )
-    with display(cli.screen, len(tables), as_json=request.as_json) as listener:
+    with display(cli.screen, len(tables), as_json=as_json) as listener:
         runner = runner_of(cli, loaded, spec.run_id, listener.tick)
         outcome = runner.run(spec, listener)
     if isinstance(runner, RemoteRunner):
         runner.settle()
-    if request.options.action.does in (*LOADS, *CLEARING) and not request.options.dry_run:
+    if job_options.action.does in (*LOADS, *CLEARING) and not job_options.dry_run:
         recorder = recorder_of(cli, loaded)
         for result in outcome.results:
-            recorder.take(result, whole=isinstance(request.options.action, Load))
+            recorder.take(result, whole=isinstance(job_options.action, Load))
         recorder.flush()
-    elif isinstance(request.options.action, Maintain | Verify) and not request.options.dry_run:
+    elif isinstance(job_options.action, Maintain | Verify) and not job_options.dry_run:
         recorder_of(cli, loaded).take_maintenance(outcome.results)
     return outcome
 

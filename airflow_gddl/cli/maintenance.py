@@ -15,7 +15,6 @@ from airflow_gddl.cli.options import read_key
 from airflow_gddl.cli.screen import Screen, count
 from airflow_gddl.contract.actions import Erase, Explain, Maintain, Release
 from airflow_gddl.contract.result import MAINTENANCE_COUNTS, JobResult
-from airflow_gddl.contract.spec import JobOptions
 
 
 def maintain(
@@ -28,8 +27,7 @@ def maintain(
     wait: options.Wait = 0.0,
 ) -> None:
     """Compact small files and remove unreferenced ones; readers see no change."""
-    job_options = JobOptions(action=Maintain(dry_run=dry_run), wait_seconds=wait)
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json)
+    request = Request(metadata=metadata, tables=table, action=Maintain(dry_run=dry_run), wait=wait, as_json=json)
     carry_out(context.of(ctx), request, show_upkeep)
 
 
@@ -81,8 +79,7 @@ def release(  # noqa: PLR0913 - typer reads each option of the command from one 
     """Remove rows whose removal is held, then load the files that wait for it."""
     cli = context.of(ctx)
     ask(_ASKED[held].format(", ".join(table)), yes=yes)
-    job_options = JobOptions(action=Release(held=held.value), wait_seconds=wait)
-    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
+    request = Request(metadata=metadata, tables=table, action=Release(held=held.value), wait=wait, as_json=json)
     carry_out(cli, request, partial(show_releases, unheld=_UNHELD[held]))
 
 
@@ -125,12 +122,23 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
     if dry_run:
         from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
 
-        job_options = JobOptions(action=Explain(key=named, before_erasure=True))
-        request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
+        request = Request(
+            metadata=metadata,
+            tables=(table,),
+            action=Explain(key=named, before_erasure=True),
+            as_json=json,
+            check=check,
+        )
         carry_out(cli, request, each(show_history))
     ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
-    job_options = JobOptions(action=Erase(key=named, asked_by=context.user_name()), wait_seconds=wait)
-    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
+    request = Request(
+        metadata=metadata,
+        tables=(table,),
+        action=Erase(key=named, asked_by=context.user_name()),
+        wait=wait,
+        as_json=json,
+        check=check,
+    )
     carry_out(cli, request, each(show_erasure))
 
 

@@ -36,7 +36,7 @@ from airflow_gddl.contract.errors import OF_FILES, FatalError, GddlError, Metada
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import DISMISSIBLE, JobResult
 from airflow_gddl.contract.s3 import is_s3
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores.delta_tables import quarantined_codes
 
 if TYPE_CHECKING:
@@ -77,11 +77,9 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
 ) -> None:
     from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
 
-    names = tuple(table or ())
-    ask_for_all(names, every=every, unasked=yes or dry_run)
+    ask_for_all(table or (), every=every, unasked=yes or dry_run)
     action: Action = Plan(of=Rebuild()) if dry_run else Rebuild()
-    job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
-    request = Request(metadata=metadata, tables=names, options=job_options, as_json=json)
+    request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
     carry_out(context.of(ctx), request, show_plans if dry_run else job.show_runs)
 
 
@@ -110,17 +108,15 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         raise MetadataError(OPTION_INVALID, "the command does not say from what it reloads", remedy=remedy)
     cli = context.of(ctx)
     action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
-    job_options = JobOptions(action=action, full_listing=True, wait_seconds=wait)
+    request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
     if dry_run:
         from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
 
-        job_options = replace(job_options, action=Plan(of=replace(action, confirmed=False)))
-        carry_out(cli, Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json), show_plans)
-    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json)
+        carry_out(cli, replace(request, action=Plan(of=replace(action, confirmed=False))), show_plans)
     done = perform(cli, request)
     again = tuple(r.table for r in done.outcome.results if r.error is not None and r.error.code == RELOAD_UNCONFIRMED)
     if again and _agreed(cli, done, again):
-        request = replace(request, tables=again, options=replace(job_options, action=replace(action, confirmed=True)))
+        request = replace(request, tables=again, action=replace(action, confirmed=True))
         kept = [result for result in done.outcome.results if result.table not in again]
         done = perform(cli, request)
         done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
@@ -187,9 +183,8 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
         raise MetadataError(KEY_INVALID, what, remedy="write --key or --differences")
     cli = context.of(ctx).lending(source_connection)
     action = ResyncRows(keys=keys, differences=differences, source_connection=source_connection)
-    job_options = JobOptions(action=action, wait_seconds=wait)
     check = partial(_require_rows, cli, source_connection, keys)
-    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
+    request = Request(metadata=metadata, tables=table, action=action, wait=wait, as_json=json, check=check)
     carry_out(cli, request, show_repaired)
 
 
@@ -256,9 +251,14 @@ def list_errors(  # noqa: PLR0913, PLR0917 - typer reads each option of the comm
 ) -> None:
     """Show what is in quarantine, by code, with what to do; with --rows each row and its reason."""
     cli = context.of(ctx)
-    job_options = JobOptions(action=HandleErrors(limit=limit, codes=tuple(code or ())))
     check = partial(_require_codes, cli, code or ())
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
+    request = Request(
+        metadata=metadata,
+        tables=table,
+        action=HandleErrors(limit=limit, codes=tuple(code or ())),
+        as_json=json,
+        check=check,
+    )
     carry_out(cli, request, partial(show_quarantines, show=show_rows if rows else partial(show_codes, folder=metadata)))
 
 
@@ -273,9 +273,15 @@ def replay(
 ) -> None:
     """Process quarantined rows and files again, after their cause was fixed; exit status 1 when some fail again."""
     cli = context.of(ctx)
-    job_options = JobOptions(action=HandleErrors(mode="replay", codes=tuple(code or ())), wait_seconds=wait)
     check = partial(_require_codes, cli, code or ())
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
+    request = Request(
+        metadata=metadata,
+        tables=table,
+        action=HandleErrors(mode="replay", codes=tuple(code or ())),
+        wait=wait,
+        as_json=json,
+        check=check,
+    )
     carry_out(cli, request, partial(show_replays, codes=tuple(code or ())), _failed_again)
 
 
@@ -311,9 +317,8 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     action = HandleErrors(
         mode="dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=context.user_name()
     )
-    job_options = JobOptions(action=action, wait_seconds=wait)
     check = partial(_require_codes, cli, rows)
-    request = Request(metadata=metadata, tables=(table,), options=job_options, as_json=json, check=check)
+    request = Request(metadata=metadata, tables=(table,), action=action, wait=wait, as_json=json, check=check)
     carry_out(cli, request, each(show_dismissal))
 
 

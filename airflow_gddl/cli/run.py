@@ -52,7 +52,7 @@ def keep(cli: CliContext, request: Request) -> Done:
         remedy = "run it under Airflow, which watches remote jobs, or set GDDL_RUNNER=local"
         what = f"runner {loaded.runner} can't be followed from a terminal"
         raise MetadataError(OPTION_INVALID, what, where="--continuous", remedy=remedy)
-    tables, bad = metadata.choose(cli, loaded, request.tables, request.metadata)
+    tables, bad = metadata.choose(cli, loaded, request.tables or (), request.metadata)
     if not tables:
         raise metadata.none_enabled(request.metadata)
     run_id = cli.run_id()
@@ -102,7 +102,7 @@ class _Followed:
             return None
         self.signature = signature
         loaded = metadata.read(self.cli, self.request.metadata)
-        tables, bad = metadata.choose(self.cli, loaded, self.request.tables, self.request.metadata)
+        tables, bad = metadata.choose(self.cli, loaded, self.request.tables or (), self.request.metadata)
         return None if bad else _desired(loaded, tables)
 
 
@@ -162,21 +162,26 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     Exit status: 0 success, 1 a table failed, 2 invalid metadata or arguments, 75 transient error: retry.
     """
     cli = context.of(ctx)
-    names = tuple(table or ())
     if continuous:
         if full_refresh or dry_run:
             remedy = "run them one after the other"
             raise MetadataError(
                 OPTION_INVALID, "--continuous can't be combined with --full-refresh or --dry-run", remedy=remedy
             )
-        kept = keep(cli, Request(metadata=metadata, tables=names, as_json=json))
+        kept = keep(cli, Request(metadata=metadata, tables=table, as_json=json))
         job.show_troubles(cli, kept.outcome)
         raise typer.Exit(kept.exit_status)
     if full_refresh:
-        ask_for_all(names, every=every, unasked=yes or dry_run)
+        ask_for_all(table or (), every=every, unasked=yes or dry_run)
     load: Load = Rebuild() if full_refresh else Run()
-    job_options = JobOptions(action=Plan(of=load) if dry_run else load, full_listing=True, wait_seconds=wait)
-    request = Request(metadata=metadata, tables=names, options=job_options, as_json=json)
+    request = Request(
+        metadata=metadata,
+        tables=table,
+        action=Plan(of=load) if dry_run else load,
+        full_listing=True,
+        wait=wait,
+        as_json=json,
+    )
     carry_out(cli, request, show_plans if dry_run else job.show_runs)
 
 
@@ -204,9 +209,15 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     The CDC service must have captured changes of the tables since before the load.
     """
     cli = context.of(ctx)
-    job_options = JobOptions(action=LoadFromSource(again=again, source_connection=source_connection), wait_seconds=wait)
     check = partial(require_connection, cli, source_connection)
-    request = Request(metadata=metadata, tables=tuple(table), options=job_options, as_json=json, check=check)
+    request = Request(
+        metadata=metadata,
+        tables=table,
+        action=LoadFromSource(again=again, source_connection=source_connection),
+        wait=wait,
+        as_json=json,
+        check=check,
+    )
     carry_out(cli, request, show_loads)
 
 

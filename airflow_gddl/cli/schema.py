@@ -22,7 +22,7 @@ from airflow_gddl.contract.codes import REPLICA_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
+from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.sql_types import type_text
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores.delta_tables import schema_json
@@ -168,7 +168,7 @@ def sync(
 
 
 def _compare(ctx: typer.Context, action: CompareCatalogs, metadata: str, table: list[str] | None, json: bool) -> None:
-    request = Request(metadata=metadata, tables=tuple(table or ()), options=JobOptions(action=action), as_json=json)
+    request = Request(metadata=metadata, tables=table, action=action, as_json=json)
     acted = action.mode == "sync"
     carry_out(context.of(ctx), request, partial(show, acted=acted), partial(is_different, acted=acted))
 

@@ -32,7 +32,10 @@ def safe(value: object, *, lines: bool = False) -> str:
         lines: keep line feeds, for messages of several lines.
     """
     text = "" if value is None else str(value)
-    return "".join(char if _shown(char, lines) else ascii(char)[1:-1] for char in text)
+    return "".join(
+        char if (lines and char == "\n") or unicodedata.category(char) not in _HIDDEN else ascii(char)[1:-1]
+        for char in text
+    )
 
 
 def duration(seconds: float | None) -> str:
@@ -75,10 +78,6 @@ def folded(line: str, width: int) -> str:
         else:
             now += word
     return "\n".join([*lines, now])
-
-
-def _shown(char: str, lines: bool) -> bool:
-    return (lines and char == "\n") or unicodedata.category(char) not in _HIDDEN
 
 
 _WIDTH_OF_A_PIPE = 200

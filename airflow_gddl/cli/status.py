@@ -12,7 +12,7 @@ import typer
 
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.cli.context import BAD_METADATA, FAILED, OK, RETRY, CliContext
+from airflow_gddl.cli.context import BAD_METADATA, FAILED, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.alike import Message
 from airflow_gddl.contract.errors import GddlError, Note
@@ -151,11 +151,20 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     """
     cli = context.of(ctx)
     query = TableQuery(states=tuple(name for name, wanted in (("late", late), ("failed", failed)) if wanted))
-    view = _View(cli, metadata, tuple(table or ()), query, json)
     if from_runs:
         _rebuilt(cli, metadata)
-    if (ended := view.show()) != OK:
-        raise typer.Exit(ended)
+    now = cli.now().timestamp()
+    tables, all_sound = _statuses(cli, metadata, table or (), query, now)
+    if json:
+        cli.screen.records(vars(line_of(one, now)) for one in tables)
+    else:
+        show(cli.screen, tables, now, query.states)
+    if any(one.failed for one in tables):
+        raise typer.Exit(FAILED)
+    if not all_sound:
+        raise typer.Exit(BAD_METADATA)
+    if any(one.state == "unknown" for one in tables):
+        raise typer.Exit(RETRY)
 
 
 _NONE = {
@@ -181,71 +190,53 @@ _COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class _View:
-    """Show the selected tables."""
+def _statuses(
+    cli: CliContext, metadata: str, names: Sequence[str], query: TableQuery, now: float
+) -> tuple[list[TableStatus], bool]:
+    """The selected tables, and whether the metadata has no problem of them; problems and troubles are shown."""
+    roots, rows, notes, all_sound = _rows(cli, metadata, names)
+    for note in notes:
+        cli.screen.warn(note.line, "cyan")
+    known = _known(cli, roots, rows, lambda: now)
+    for trouble in known.troubles:
+        since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
+        cli.screen.warn(trouble.what + since, "yellow")
+    tables = table_statuses(rows, known, now, job.quarantine_rate(cli))
+    # --late and --failed are combined with AND; a table of which nothing is known may be both.
+    for state in query.states or ("",):
+        tables = chosen(tables, replace(query, states=(state, "unknown") if state else ()))
+    return tables, all_sound
 
-    cli: CliContext
-    metadata: str
-    names: tuple[str, ...]
-    query: TableQuery
-    as_json: bool
 
-    def show(self) -> int:
-        """The exit status, see `status`."""
-        now = self.cli.now().timestamp()
-        tables, all_sound = self.states(now)
-        if self.as_json:
-            self.cli.screen.records(vars(line_of(one, now)) for one in tables)
-        else:
-            show(self.cli.screen, tables, now, self.query.states)
-        if any(one.failed for one in tables):
-            return FAILED
-        if not all_sound:
-            return BAD_METADATA
-        return RETRY if any(one.state == "unknown" for one in tables) else OK
+def _rows(
+    cli: CliContext, metadata: str, names: Sequence[str]
+) -> tuple[Roots, Sequence[TableRow], Sequence[Note], bool]:
+    """The selected tables, what awaits a person where none is named, and whether the metadata is valid; problems are
+    shown.
+    """
+    compiled = None if names else directory(cli, metadata)
+    if compiled is not None:
+        metadata_folder.warn_of_variables(cli)
+        return compiled.roots, [row for row in compiled.rows if row.enabled], _notes(cli, compiled.proposals), True
+    loaded = metadata_folder.read(cli, metadata)
+    rows = table_rows(loaded.tables, metadata_folder.pipelines(cli, loaded), loaded.problems)
+    broken = {row.table for row in rows if row.problems}
+    bad = metadata_folder.problems_of(loaded, names)
+    metadata_folder.show_problems(cli, bad, metadata)
+    named = [name for name in names if name not in broken]
+    sound = select(loaded.tables, named, ()) if named else ()
+    wanted = {spec.table for spec in sound} | broken.intersection(names)
+    chosen_rows = [row for row in rows if (row.table in wanted if names else row.enabled)]
+    proposals = place_of(loaded.roots.lake, loaded.dag_prefix) if loaded.proposing and not names else ""
+    return loaded.roots, chosen_rows, _notes(cli, proposals), not bad
 
-    def states(self, now: float) -> tuple[list[TableStatus], bool]:
-        """The selected tables, and whether the metadata has no problem of them; problems and troubles are shown."""
-        roots, rows, notes, all_sound = self._rows()
-        for note in notes:
-            self.cli.screen.warn(note.line, "cyan")
-        known = _known(self.cli, roots, rows, lambda: now)
-        for trouble in known.troubles:
-            since = f"; as of {text_of(trouble.since)}" if trouble.since else ""
-            self.cli.screen.warn(trouble.what + since, "yellow")
-        tables = table_statuses(rows, known, now, job.quarantine_rate(self.cli))
-        # --late and --failed are combined with AND; a table of which nothing is known may be both.
-        for state in self.query.states or ("",):
-            tables = chosen(tables, replace(self.query, states=(state, "unknown") if state else ()))
-        return tables, all_sound
 
-    def _rows(self) -> tuple[Roots, Sequence[TableRow], Sequence[Note], bool]:
-        """The selected tables, what awaits a person where none is named, and whether the metadata is valid; problems
-        are shown.
-        """
-        compiled = None if self.names else directory(self.cli, self.metadata)
-        if compiled is not None:
-            metadata_folder.warn_of_variables(self.cli)
-            return compiled.roots, [row for row in compiled.rows if row.enabled], self._notes(compiled.proposals), True
-        loaded = metadata_folder.read(self.cli, self.metadata)
-        rows = table_rows(loaded.tables, metadata_folder.pipelines(self.cli, loaded), loaded.problems)
-        broken = {row.table for row in rows if row.problems}
-        bad = metadata_folder.problems_of(loaded, self.names)
-        metadata_folder.show_problems(self.cli, bad, self.metadata)
-        named = [name for name in self.names if name not in broken]
-        sound = select(loaded.tables, named, ()) if named else ()
-        wanted = {spec.table for spec in sound} | broken.intersection(self.names)
-        chosen_rows = [row for row in rows if (row.table in wanted if self.names else row.enabled)]
-        proposals = place_of(loaded.roots.lake, loaded.dag_prefix) if loaded.proposing and not self.names else ""
-        return loaded.roots, chosen_rows, self._notes(proposals), not bad
-
-    def _notes(self, proposals: str) -> tuple[Note, ...]:
-        try:
-            return notes_of(proposals, self.cli.environ)
-        except GddlError as error:
-            self.cli.screen.warn(f"proposed tables can't be read: {error}", "yellow")
-            return ()
+def _notes(cli: CliContext, proposals: str) -> tuple[Note, ...]:
+    try:
+        return notes_of(proposals, cli.environ)
+    except GddlError as error:
+        cli.screen.warn(f"proposed tables can't be read: {error}", "yellow")
+        return ()
 
 
 def _known(cli: CliContext, roots: Roots, rows: Sequence[TableRow], clock: Callable[[], float]) -> LakeState:

@@ -20,7 +20,7 @@ from airflow_gddl.contract.codes import AGAINST_REFUSED, FIELD_VALUE
 from airflow_gddl.contract.connections import url_of
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.row_checks import CONNECTION_NAME
-from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
@@ -82,11 +82,8 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
         window=(by or Windows.HOUR).value,
         window_column=column,
     )
-    job_options = JobOptions(action=action)
     check = partial(require_connection, cli, source_connection)
-    done = perform(
-        cli, Request(metadata=metadata, tables=tuple(table or ()), options=job_options, as_json=json, check=check)
-    )
+    done = perform(cli, Request(metadata=metadata, tables=table, action=action, as_json=json, check=check))
     if not json:
         shown = job.show_against if against else job.show_windows if since else job.show_verdicts
         shown(cli.screen, done.outcome.results)

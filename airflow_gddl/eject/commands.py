@@ -10,7 +10,7 @@ import typer
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.job import Request, answer, run_tables
+from airflow_gddl.cli.job import answer, run_tables
 from airflow_gddl.contract import codes
 from airflow_gddl.contract.actions import Eject
 from airflow_gddl.contract.codes import FOLDER_TAKEN
@@ -35,7 +35,7 @@ def eject(
     loaded = metadata_folder.read(cli, metadata)
     (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
     require_plain(spec)
-    known = _known(cli, loaded, spec, metadata)
+    known = _known(cli, loaded, spec)
     schedule = spec.cadence if isinstance(spec.cadence, str) and spec.cadence != "continuous" else None
     files = files_of(spec, loaded.roots, known, schedule)
     folder = out or Path("eject") / spec.table
@@ -51,13 +51,13 @@ def eject(
         cli.screen.dictate("\n".join(f"wrote {folder / name}" for name in files))
 
 
-def _known(cli: CliContext, loaded: LoadedMetadata, spec: TableSpec, metadata: str) -> Known:
+def _known(cli: CliContext, loaded: LoadedMetadata, spec: TableSpec) -> Known:
     """
     Raises:
         GddlError: of the job, as `EJECT_UNSUPPORTED`.
     """
-    request = Request(metadata=metadata, options=JobOptions(action=Eject(), full_listing=True))
-    (result,) = run_tables(cli, loaded, (spec,), request).results
+    job_options = JobOptions(action=Eject(), full_listing=True)
+    (result,) = run_tables(cli, loaded, (spec,), job_options).results
     if result.error is not None:
         raise FatalError(codes.of(result.error.code), result.error.message, where=spec.table)
     return Known(**answer(result))

@@ -14,6 +14,7 @@ from typing import Any
 
 from airflow_gddl import version_compat as capabilities
 from airflow_gddl.contract.codes import AWS_CONNECTION_INVALID, CONNECTION_UNUSABLE
+from airflow_gddl.contract.connections import is_lent
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
 from airflow_gddl.contract.iceberg_rest import is_catalog_connection
 from airflow_gddl.contract.packages import needed_by
@@ -97,15 +98,17 @@ def fetch_sources(access: tuple[SourceAccess, ...]) -> dict[str, str]:
     return variables
 
 
-def fetch_catalogs(names: Iterable[str]) -> dict[str, str]:
-    """Connections to catalogs as variables for jobs on this machine; variables of the process come before them.
+def fetch_named(names: Iterable[str]) -> dict[str, str]:
+    """Connections to catalogs and databases that metadata names, as variables for jobs on this machine.
 
-    One that can't be read is left out: the job reports it of the tables that are registered there.
+    Variables of the process come before them. One that can't be read is left out: the job reports it of the tables
+    that need it.
     """
     variables = {}
-    for name in names:
+    for name in sorted({*names} - {""}):
         variable = f"AIRFLOW_CONN_{name.upper()}"
-        if name in os.environ or variable in os.environ or not is_catalog_connection(name):
+        may_be_named = is_lent(name, os.environ) or is_catalog_connection(name)
+        if name in os.environ or variable in os.environ or not may_be_named:
             continue
         try:
             variables[variable] = capabilities.connection(name).get_uri()

@@ -1,287 +1,407 @@
-"""What a load operator does when it runs; imported only then."""
+"""The course of a task that runs jobs: begin or resume, decide, agree, run, defer, show; imported only when it runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import hashlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, ClassVar
 
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.codes import PIPELINE_UNKNOWN
-from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.operators.job_runs import (
-    CLAIM_WAIT_SECONDS,
-    SHARED,
-    SharedLoad,
-    TryState,
-    agreed,
-    begun_of,
-    defer,
-    failure,
-    is_last_try,
-    job_id,
-    outcomes,
-    round_of,
-    runner_of,
-    unshown,
-)
+from airflow_gddl.contract.codes import METADATA_OUTDATED, PIPELINE_UNKNOWN
+from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.result import JobResult
+from airflow_gddl.hooks.aws import FromAirflow
+from airflow_gddl.operators.jobs import JobOperator, JobTask, PlatformRunLink
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
-from airflow_gddl.reporting.results import SHOWN, LoadedTables, Reporter, add_events, airflow_errors, is_final, summary
-from airflow_gddl.runners.descriptor import SubmissionContext
-from airflow_gddl.runners.interface import Runner, WaitPolicy
+from airflow_gddl.reporting.results import (
+    LoadedTables,
+    Logger,
+    Reporter,
+    add_events,
+    airflow_errors,
+    explained,
+    is_final,
+    summary,
+)
+from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, make_runner
+from airflow_gddl.runners.interface import Handle, Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
-from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, Stage, observe
-from airflow_gddl.triggers import ends_at, utc_now
-from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
+from airflow_gddl.runtime.landing.tables_with_work import (
+    PipelineWork,
+    Question,
+    Stage,
+    by_rows,
+    differing_rows,
+    observe,
+)
+from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch, ends_at, utc_now
+from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowTaskTimeout
 
-if TYPE_CHECKING:
-    from airflow_gddl.operators.jobs import JobOperator, LoadOperator
-
-Summary = dict[str, Any] | list[dict[str, Any]]
-"""Result of a load task."""
+CLAIM_WAIT_SECONDS = 90.0
+"""How long a job waits for a table that another run holds."""
+_SHOWN = 5
 
 
-def execute(operator: LoadOperator, context: Context, resumed: Mapping[str, Any] | None = None) -> Summary:
-    """See `LoadOperator.execute`.
+@dataclass(frozen=True, kw_only=True)
+class TryState:
+    """State of a try, kept while the task is deferred.
+
+    Attributes:
+        tables: tables that the try started with, or those of the job that it waits for.
+        since: see `RemoteRunner`.
+        of_try: number of the try; some Airflow versions resume a new try with the state of the previous one.
+        ends: see `Watch.ends`; counted from the first wait of the try.
+        failed: results of earlier jobs of the try that failed.
+    """
+
+    tables: tuple[str, ...]
+    since: int
+    of_try: int
+    ends: float | None = None
+    failed: tuple[JobResult, ...] = ()
+
+
+class Execution:
+    """One try of a task that runs jobs.
 
     Args:
         resumed: a `TryState` in plain data, when the task resumes after a deferral.
 
-    Raises:
-        TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
+    Attributes:
+        retries_all: every failure is retried, also one that a retry can't mend.
+        patient: runs elsewhere are waited for in this process.
+        begun: state of this try before the deferral; None at its start, and after the job that it waited for.
+        failed: results of the try's earlier jobs that failed.
     """
-    begun = begun_of(context, resumed)
-    with airflow_errors():
-        document, work = document_of(operator.metadata, operator.pipeline), decided(operator.sensor, context)
-        if begun is None:  # else its job has its rows already
-            document, work = agreed(operator.metadata, document, work, operator.log)
-        environ = configuration.environ_of(document)
-        return _StageLoad(operator, context, document, environ, begun, work, operator.stage).run()
 
+    operator: JobTask
+    retries_all: ClassVar[bool] = False
+    patient: bool = False
 
-def decided(sensor: str, context: Context) -> PipelineWork:
-    """The sensor's result."""
-    answer = context["ti"].xcom_pull(task_ids=sensor)
-    if not answer:
-        raise AirflowFailException(f"{sensor} returned no result; clear it to poll again")
-    return decode(PipelineWork, answer)
+    def __init__(self, operator: JobTask, context: Context, resumed: Mapping[str, Any] | None) -> None:
+        begun = None if resumed is None else decode(TryState, resumed)
+        self.operator, self.context = operator, context
+        self.begun = begun if begun is not None and begun.of_try == context["ti"].try_number else None
+        self.failed: tuple[JobResult, ...] = self.begun.failed if self.begun else ()
 
+    @cached_property
+    def ends(self) -> float | None:
+        """See `Watch.ends`; counted from the first wait of the try."""
+        return self.begun.ends if self.begun else ends_at(self.operator.execution_timeout)
 
-def document_of(metadata: str, pipeline: str) -> PipelineDocument:
-    """
-    Raises:
-        MetadataError: `PIPELINE_UNKNOWN`.
-    """
-    compiled = configuration.compiled_metadata(metadata)
-    document = compiled.pipeline(pipeline)
-    if document is None:
-        why = f": {compiled.state.why}" if compiled.state.why else ""
-        remedy = "its tables may have moved to another pack, which loads them in its next run"
-        what = f"the metadata has no pipeline {pipeline}{why}"
-        raise MetadataError(PIPELINE_UNKNOWN, what, where=metadata, remedy=remedy)
-    return document
+    def execute(self) -> Any:
+        """See `JobTask.execute`.
 
+        Raises:
+            TaskDeferred: a run elsewhere has not ended; the triggerer watches it.
+        """
+        with airflow_errors(final=not self.retries_all):
+            return self.run()
 
-@dataclass(frozen=True)
-class Task:
-    """A running task of a pipeline and its way to run jobs."""
-
-    operator: JobOperator
-    context: Context
-    document: PipelineDocument
-    environ: Mapping[str, str]
-    begun: TryState | None
+    def run(self) -> Any:
+        """Decide what to do, run the jobs, and return the task's result."""
+        raise NotImplementedError
 
     @property
     def run_key(self) -> str:
         """Distinguishes this run from others of the pipeline, in hints, state and submissions."""
         return str(self.context["run_id"])
 
-    def runner(self, *, patient: bool = False, tick: Callable[[], None]) -> Runner:
-        """
+    def key(self, document: PipelineDocument, part: str = "") -> TaskKey:
+        """Whose submissions the task's jobs are.
+
         Args:
-            patient: wait here for a run elsewhere.
-            tick: see `RunnerSettings`.
+            part: distinguishes jobs that go on after each other.
         """
-        operator, document = self.operator, self.document
-        key = TaskKey(pipeline=operator.pipeline, run=self.run_key, task=operator.job_key)
-        since = self.begun.since if self.begun else None
-        submission = SubmissionContext(task=key, roots=document.roots, patient=patient, since=since)
-        return runner_of(operator, self.context, document, self.environ, submission, tick)
+        return TaskKey(pipeline=document.pipeline.dag_id, run=self.run_key, task=f"{self.operator.job_key}{part}")
 
-    def reporter(self) -> Reporter:
-        """Logs and emits metrics; the results that it receives become the task's lineage."""
-        specs = {spec.table: spec for spec in self.document.specs}
-        loaded = LoadedTables(roots=self.document.roots, specs=specs, environ=self.environ)
-        self.operator.lineage = loaded
-        return Reporter(self.operator.log, specs, loaded=loaded)
+    def job_id(self, of: str) -> str:
+        """Sorts by time, and differs from try to try.
 
-    def begun_with(self, tables: Sequence[str], runner: Runner) -> TryState:
-        """State of this try for a deferral."""
-        since = (runner.since or 0) if isinstance(runner, RemoteRunner) else 0
-        ends = ends_at(self.operator.execution_timeout) if self.begun is None else self.begun.ends
-        return TryState(tables=tuple(tables), since=since, of_try=self.context["ti"].try_number, ends=ends)
+        Args:
+            of: distinguishes the jobs of a run.
+        """
+        attempt = f"{of} {self.context['run_id']} {self.context['ti'].try_number}"
+        return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{hashlib.sha256(attempt.encode()).hexdigest()[:8]}"
 
-    def wait(self, begun: TryState, runner: Runner, run: WaitPolicy, kept: MonitoredPipeline | None = None) -> None:
-        """Defer to the triggerer; see `job_runs.defer`."""
+    def runner(
+        self, document: PipelineDocument, environ: Mapping[str, str], tick: Callable[[], None], part: str = ""
+    ) -> Runner:
+        """The runner of the task's jobs; a remote one is stopped with the task.
+
+        Args:
+            tick: see `RunnerSettings`.
+            part: see `key`.
+        """
+        operator = self.operator
+        settings = RunnerSettings(
+            command=configuration.job_command(),
+            environ=environ,
+            declared=document.runner_settings,
+            submission=SubmissionContext(
+                task=self.key(document, part),
+                roots=document.roots,
+                patient=self.patient,
+                since=self.begun.since if self.begun else None,
+            ),
+            connections=FromAirflow(),
+            tick=tick,
+        )
+        runner = make_runner(operator.runner or document.runner, settings)
+        operator.stop = None
+        if isinstance(runner, RemoteRunner):
+            operator.stop = runner.stop
+            runner.on_run = self.show_run
+        return runner
+
+    def show_run(self, handle: Handle) -> None:
+        """Have the link lead to the run while it goes on; Airflow writes links when a process of the task ends."""
+        if handle.page:
+            self.operator.job_log = handle.page
+            self.context["ti"].xcom_push(key=PlatformRunLink().xcom_key, value=handle.page)
+
+    def taken(
+        self,
+        document: PipelineDocument,
+        runner: Runner,
+        waiting: WaitPolicy | None,
+        tables: Iterable[str],
+        kept: MonitoredPipeline | None = None,
+    ) -> None:
+        """Mark a job's results as taken, or wait for it in the triggerer, which cancels the run at `Watch.ends`.
+
+        Nothing of this process is needed to resume.
+
+        Airflow's own timeout, which fails the task without calling the trigger, is for a trigger that is lost.
+
+        Args:
+            tables: see `TryState`.
+            kept: see `Watch`; such a job ends by itself at its time limit.
+
+        Raises:
+            TaskDeferred: the job has not ended.
+        """
+        if waiting is None:
+            if isinstance(runner, RemoteRunner):
+                runner.settle()
+            self.begun = None
+            return
         if not isinstance(runner, RemoteRunner):
             raise TypeError(f"{type(runner).__name__} returned a run to wait for")
-        operator = self.operator
-        operator.log.info("run %s continues%s", run.handle.run, f": {run.handle.page}" if run.handle.page else "")
-        defer(operator, self.document, runner, run, begun, kept)
+        operator, handle, ends = self.operator, waiting.handle, None if kept else self.ends
+        operator.log.info("run %s continues%s", handle.run, f": {handle.page}" if handle.page else "")
+        begun = TryState(
+            tables=tuple(tables),
+            since=runner.since or 0,
+            of_try=self.context["ti"].try_number,
+            ends=self.ends,
+            failed=self.failed,
+        )
+        watch = Watch(
+            runner=operator.runner or document.runner,
+            settings=document.runner_settings,
+            lake=document.roots.lake,
+            aws_conn_id=document.aws_conn_id or "",
+            task=runner.attempts.key,
+            run=waiting,
+            begun=plain(begun),
+            kept=None if kept is None else replace(kept, job=runner.attempts.submission(waiting.number).run_id),
+            ends=ends,
+        )
+        limit = operator.execution_timeout
+        if ends is not None:
+            limit = timedelta(seconds=max(0.0, ends - time.time())) + TIME_TO_END
+        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", timeout=limit)
 
-    def job_id(self, part: str) -> str:
-        """See `job_runs.job_id`."""
-        return job_id(f"{self.operator.pipeline} {part}", self.context)
+    def failure(self, failed: Sequence[JobResult], total: int) -> Exception:
+        """What a task of `total` tables raises; it is retried unless each retry would fail with the same errors."""
+        final = not self.retries_all and is_final(failed)
+        error: Exception = (AirflowFailException if final else AirflowException)(explained(failed, total, final=final))
+        return error
 
-    def request(self, work: PipelineWork, stage: Stage, part: str, begun: tuple[str, ...] | None = None) -> LoadRequest:
+
+class LoadExecution(Execution):
+    """A try that loads tables; subclasses say which in `decide`, and may override `show`."""
+
+    operator: JobOperator
+
+    def run(self) -> Any:
+        return self.show([self.load(loading) for loading in self.decide()])
+
+    def decide(self) -> Iterable[Loading]:
+        """The loads of the try; each is decided when the one before it has ended."""
+        raise NotImplementedError
+
+    def show(self, loadings: Sequence[Loading]) -> Any:
+        """Send the events of the tables, and return a summary.
+
+        Raises:
+            AirflowFailException, AirflowException: a table failed.
+        """
+        if self.failed:
+            raise self.failure(self.failed, sum(len(loading.request.marks) for loading in loadings))
+        for loading in loadings:
+            for table in loading.request.marks:
+                add_events(self.context, self.operator.pipeline, loading.book.finish_table(table))
+        return summary([result for loading in loadings for result in loading.results])
+
+    def document(self, pipeline: str) -> PipelineDocument:
+        """
+        Raises:
+            MetadataError: `PIPELINE_UNKNOWN`.
+        """
+        compiled = configuration.compiled_metadata(self.operator.metadata)
+        document = compiled.pipeline(pipeline)
+        if document is None:
+            why = f": {compiled.state.why}" if compiled.state.why else ""
+            remedy = "its tables may have moved to another pack, which loads them in its next run"
+            what = f"the metadata has no pipeline {pipeline}{why}"
+            raise MetadataError(PIPELINE_UNKNOWN, what, where=self.operator.metadata, remedy=remedy)
+        return document
+
+    def report(self, document: PipelineDocument, environ: Mapping[str, str]) -> Reporter:
+        """Log and emit metrics of a pipeline's results; they become the task's lineage."""
+        specs = {spec.table: spec for spec in document.specs}
+        self.operator.lineage = LoadedTables(roots=document.roots, specs=specs, environ=environ)
+        self.reporter = Reporter(self.operator.log, specs, loaded=self.operator.lineage)
+        return self.reporter
+
+    def loading(
+        self, document: PipelineDocument, work: PipelineWork, stage: Stage, begun: tuple[str, ...] | None = None
+    ) -> Loading:
         """
         Args:
-            part: distinguishes the jobs of the task.
-            begun: see `LoadRequest`.
+            begun: see `LoadRequest`; None: those of this try.
         """
-        return LoadRequest(
-            document=self.document,
+        environ, pipeline = configuration.environ_of(document), document.pipeline.dag_id
+        request = LoadRequest(
+            document=document,
             work=work,
             stage=stage,
             run=self.run_key,
-            job_id=self.job_id(part),
+            job_id=self.job_id(f"{pipeline} {self.operator.job_key}"),
             wait_seconds=CLAIM_WAIT_SECONDS,
-            begun=begun,
+            begun=self.begun.tables if self.begun and begun is None else begun,
             max_tries=self.context["ti"].max_tries,
         )
+        book = HintBook(document.roots, pipeline, environ=environ)
+        reporter = self.report(document, environ)
+        return Loading(request, book, reporter, task=self.operator.task_id, environ=environ)
 
-
-@dataclass(frozen=True)
-class Load(Task):
-    """A task that loads tables.
-
-    Attributes:
-        work: the work that the sensor found.
-        stage: the task's part of the work.
-    """
-
-    work: PipelineWork
-    stage: Stage
-
-    @property
-    def is_last(self) -> bool:
-        """Whether no later task of the run has tables to load."""
-        return self.work.is_last(self.stage)
-
-    def loaded(self, book: HintBook, begun: tuple[str, ...] | None) -> Loading:
+    def load(self, loading: Loading) -> Loading:
         """Run the load.
-
-        Args:
-            begun: see `LoadRequest.begun`.
 
         Raises:
             TaskDeferred: its job runs elsewhere.
             AirflowException: its job was stopped.
         """
-        operator = self.operator
-        reporter = self.reporter()
-        request = self.request(self.work, self.stage, operator.job_key, begun)
-        loading = Loading(request, book, reporter, task=operator.task_id, environ=self.environ)
-        runner = self.runner(tick=lambda: _each(reporter.tick, loading.tick))
+        operator, document = self.operator, loading.request.document
+
+        def tick() -> None:
+            self.reporter.tick()
+            loading.tick()
+
+        runner = self.runner(document, loading.environ, tick)
         try:
             tables = self._load(loading, runner)
         except AirflowTaskTimeout as error:
-            raise self._timed_out(loading, runner) from error
+            why = out_of_time(document.pipeline.tier, operator.execution_timeout)
+            if not isinstance(runner, RemoteRunner):
+                loading.interrupt(why)
+            self._ended(loading)
+            raise AirflowTaskTimeout(why.message) from error
         operator.job_log = loading.log
-        if loading.waiting is not None:
-            self.wait(tables, runner, loading.waiting)
-        if isinstance(runner, RemoteRunner):
-            runner.settle()
-        notify(self.context, self.document, operator.log, self.environ)
-        operator.loaded = tuple(result.table for result in loading.results)
+        self.taken(document, runner, loading.waiting, tables)
+        self._ended(loading)
         if loading.stopped:
             raise AirflowException("the job was stopped; the next try resumes where it stopped")
+        self.failed += tuple(loading.failed)
         return loading
 
-    def _timed_out(self, loading: Loading, runner: Runner) -> BaseException:
-        """Record the tables that the task's time limit has stopped; returns what the task ends with."""
-        operator = self.operator
-        why = out_of_time(self.document.pipeline.tier, operator.execution_timeout)
-        if not isinstance(runner, RemoteRunner):
-            loading.interrupt(why)
-        operator.job_log = loading.log
-        operator.loaded = tuple(result.table for result in loading.results)
-        notify(self.context, self.document, operator.log, self.environ)
-        ended: BaseException = AirflowTaskTimeout(why.message)
-        return ended
+    def finish(self, book: HintBook, stage: Stage) -> None:
+        """End the stage, and send the events of the run's tables."""
+        pending = book.finish(stage, self.run_key, self.context["ti"].max_tries)
+        add_events(self.context, self.operator.pipeline, pending)
 
-    def _load(self, loading: Loading, runner: Runner) -> TryState:
-        """Load the tables with work; return the state to keep if the task must be deferred."""
-        specs = loading.todo()
+    def _ended(self, loading: Loading) -> None:
+        self.operator.job_log = loading.log
+        self.operator.loaded = tuple(result.table for result in loading.results)
+        notify(self.context, loading.request.document, self.operator.log, loading.environ)
+
+    def _load(self, loading: Loading, runner: Runner) -> list[str]:
+        """Load the tables with work, and return their names."""
+        specs, request, work = loading.todo(), loading.request, loading.request.work
         if specs:
-            loading.load(runner, specs, loading.request.marks)
-        ready = not loading.stopped and loading.waiting is None
-        if self.work.held and self.is_last and ready:
+            loading.load(runner, specs, request.marks)
+        if work.held and work.is_last(request.stage) and not loading.stopped and loading.waiting is None:
             self._load_held(loading, runner)
-        return self.begun_with([spec.table for spec in specs], runner)
+        return [spec.table for spec in specs]
 
     def _load_held(self, loading: Loading, runner: Runner) -> None:
         """Retry the tables that waited for others, which may be loaded by now."""
-        held = loading.request.work.held
-        since = dict.fromkeys(held, loading.request.work.looked_at)
-        question = Question(run=loading.request.run, now=utc_now(), since=since)
-        now = observe(self.document, question, self.environ, configuration.following(self.environ))
-        marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in held}
-        for table in sorted(held.keys() - marks.keys()):
-            self.operator.log.warning("%s still waits for %s", table, ", ".join(held[table]))
-        late = [spec for spec in self.document.specs if spec.table in marks]
-        if late:
+        document, work = loading.request.document, loading.request.work
+        question = Question(run=loading.request.run, now=utc_now(), since=dict.fromkeys(work.held, work.looked_at))
+        now = observe(document, question, loading.environ, configuration.following(loading.environ))
+        marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in work.held}
+        for table in sorted(work.held.keys() - marks.keys()):
+            self.operator.log.warning("%s still waits for %s", table, ", ".join(work.held[table]))
+        if late := [spec for spec in document.specs if spec.table in marks]:
             loading.load(runner, late, marks)
 
 
-def _each(*ticks: Callable[[], None]) -> None:
-    for tick in ticks:
-        tick()
+def refuse_unknown(loading: Loading) -> None:
+    """
+    Raises:
+        AirflowFailException: the run's request names tables that are none of the pipeline's.
+    """
+    refused = loading.request.work.form.refused(loading.request.document.pipeline.tables)
+    if refused is not None:
+        raise AirflowFailException(str(refused))
 
 
-@dataclass(frozen=True)
-class _StageLoad(Load):
-    operator: LoadOperator
+def agreed(
+    metadata: str, document: PipelineDocument, work: PipelineWork, log: Logger
+) -> tuple[PipelineDocument, PipelineWork]:
+    """Return the pipeline and the work for the same rows; read the metadata again if they differ.
 
-    def run(self) -> Summary:
-        operator, context, max_tries = self.operator, self.context, self.context["ti"].max_tries
-        book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
-        loading = self.loaded(book, self.begun.tables if self.begun else None)
-        shown = outcomes(loading) if operator.by_table else None
-        if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
-            raise failure(loading.failed, len(loading.results))
-        if shown is not None:
-            self._leave_to_tables(loading, len(shown))
-        refused = self.work.form.refused(self.document.pipeline.tables)
-        if refused is not None and self.is_last:
-            raise AirflowFailException(str(refused))
-        if shown is None and loading.left and not loading.results:
-            raise AirflowSkipException(f"left to another run: {', '.join(sorted(loading.left))}")
-        if loading.results or loading.request.marks:
-            add_events(context, operator.pipeline, book.finish(self.stage, self.run_key, max_tries))
-        elif not shown:
-            raise AirflowSkipException(f"nothing for {operator.task_id}")
-        return summary(loading.results) if shown is None else shown
+    Args:
+        metadata: folder or `s3://` URL.
+        document: the pipeline as this machine has it.
+        work: as decided by the sensor, possibly on another machine.
 
-    def _leave_to_tables(self, loading: Loading, total: int) -> None:
-        """Tell each table's own task what the job brought; the log names the tables whose tasks will fail.
+    Raises:
+        RetriableError: `METADATA_OUTDATED`: this machine has older rows than the sensor had.
+    """
+    if not differing_rows(work, document.specs):
+        return document, work
+    document = configuration.compiled_metadata(metadata).renewed().pipeline(document.pipeline.dag_id) or document
+    changed_rows = differing_rows(work, document.specs)
+    if not changed_rows:
+        return document, work
+    if document.metadata_at < work.metadata_at:
+        remedy = "the task is retried; if that does not help, check how metadata changes reach this machine"
+        what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(changed_rows)}"
+        raise RetriableError(METADATA_OUTDATED, what, where=metadata, remedy=remedy)
+    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(changed_rows))
+    return document, by_rows(work, document.specs)
 
-        Raises:
-            AirflowException, AirflowFailException: no task of this run will show a table that failed.
-        """
-        operator, context = self.operator, self.context
-        if unseen := unshown(context, operator, loading.failed):
-            raise failure(unseen, len(loading.results))
-        if failed := sorted(result.table for result in loading.failed):
-            what = "%d of %d tables failed. This task succeeds all the same; their own tasks fail: %s"
-            operator.log.error(what, len(failed), total, ", ".join(failed[:SHOWN]))
-        shared = SharedLoad(log=loading.log, of_round=round_of(context, operator))
-        context["ti"].xcom_push(key=SHARED, value=plain(shared))
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more
+
+
+def clearings(context: Context) -> int:
+    """How often the run was cleared after it had finished."""
+    return int(getattr(context["dag_run"], "clear_number", None) or 0)

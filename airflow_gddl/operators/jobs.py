@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import pkgutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import quote
@@ -54,7 +55,7 @@ class AssetsLink(BaseOperatorLink):
 
 
 class JobTask(BaseOperator):
-    """Base of the tasks that run jobs; the implementation is in `execution`.
+    """Base of the tasks that run jobs; `execution` names the `Execution` that a task's tries are.
 
     Args:
         metadata: folder or `s3://` URL.
@@ -106,9 +107,14 @@ class JobTask(BaseOperator):
             self.log.warning("the triggerer could not follow the run: %s", event["error"])
         return self._execute(context, event["begun"])
 
+    @property
+    def job_key(self) -> str:
+        """Distinguishes this task's jobs from those of other tasks of the run; the same for all tries and deferrals."""
+        return str(self.task_id)
+
     def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> Any:
         # Every parse and every task of a DAG imports this module; only a task that runs needs the rest.
-        return importlib.import_module(self.execution).execute(self, context, begun)
+        return pkgutil.resolve_name(self.execution)(self, context, begun).execute()
 
     def on_kill(self) -> None:
         """Cancel the job of a task that was stopped in this process; the triggerer cancels the runs that it watches."""
@@ -136,11 +142,6 @@ class JobOperator(JobTask):
         self.pipeline = pipeline
         self.loaded: tuple[str, ...] = ()
         self.lineage: LoadedTables | None = None
-
-    @property
-    def job_key(self) -> str:
-        """Distinguishes this task's jobs from those of other tasks of the run; the same for all tries and deferrals."""
-        return str(self.task_id)
 
     def _execute(self, context: Context, begun: Mapping[str, Any] | None = None) -> Any:
         # Airflow emits an event for each asset in `outlets`, changed or not.
@@ -171,7 +172,7 @@ class LoadOperator(JobOperator):
     """
 
     stage: ClassVar[Literal["initial", "increments"]]
-    execution = "airflow_gddl.operators.execution"
+    execution = "airflow_gddl.operators.pipeline_loads:StageLoad"
 
     def __init__(
         self, *, sensor: str = "landed", by_table: Literal["mapped", "group"] | None = None, **kwargs: Any
@@ -202,7 +203,7 @@ class GddlContinuousOperator(JobOperator):
     current batch. A run with params (the form's fields) runs only that request, in an ordinary job.
     """
 
-    execution = "airflow_gddl.operators.continuous_execution"
+    execution = "airflow_gddl.operators.continuous:ContinuousExecution"
     ui_color = "#d6ecec"
 
 
@@ -223,7 +224,7 @@ class GddlTableOperator(JobOperator):
         sensor: task id of the pipeline's `GddlTablesSensor`.
     """
 
-    execution = "airflow_gddl.operators.table_execution"
+    execution = "airflow_gddl.operators.pipeline_loads:TableLoad"
     ui_color = "#e3eefa"
 
     def __init__(
@@ -287,7 +288,7 @@ class GddlUpkeepOperator(JobTask):
         action: action to run on them.
     """
 
-    execution = "airflow_gddl.operators.maintenance_execution"
+    execution = "airflow_gddl.operators.upkeep:UpkeepExecution"
     ui_color = "#e8e4f0"
 
     def __init__(self, *, tier: str, action: Upkeep, **kwargs: Any) -> None:
@@ -300,18 +301,22 @@ REFUSED = "refused"
 """Key of the XCom that says why `find` left tables out."""
 
 
-class GddlFindOperator(BaseOperator):
-    """Finds the DAGs that load the run's tables: `trigger_dag_id`, and the `conf` that asks each for its own.
+class MetadataTask(BaseOperator):
+    """Base of the tasks about the metadata itself.
 
     Args:
         metadata: folder or `s3://` URL.
     """
 
-    ui_color = "#e8e4f0"
-
     def __init__(self, *, metadata: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.metadata = metadata
+
+
+class GddlFindOperator(MetadataTask):
+    """Finds the DAGs that load the run's tables: `trigger_dag_id`, and the `conf` that asks each for its own."""
+
+    ui_color = "#e8e4f0"
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Sorted by DAG id; never empty. Tables that no DAG loads are left to `GddlRefusedOperator`.
@@ -320,19 +325,17 @@ class GddlFindOperator(BaseOperator):
             AirflowFailException: `OPTION_INVALID`: the request is invalid, or no DAG loads any of the tables;
                 `DAG_PAUSED`: a run of one of the DAGs would stay queued, so that none is triggered.
         """
-        from airflow_gddl import configuration  # noqa: PLC0415 - only a task that runs needs the rest
-        from airflow_gddl.contract.errors import FatalError, GddlError  # noqa: PLC0415 - as above
+        from airflow_gddl.contract.errors import FatalError  # noqa: PLC0415 - as above
+        from airflow_gddl.reporting.results import airflow_errors  # noqa: PLC0415 - as above
         from airflow_gddl.runtime.landing.run_request import requests_of  # noqa: PLC0415 - as above
-        from airflow_gddl.version_compat import AirflowFailException, is_paused  # noqa: PLC0415 - as above
+        from airflow_gddl.version_compat import is_paused  # noqa: PLC0415 - as above
 
-        try:
+        with airflow_errors():
             requests = requests_of(dict(context["params"]), configuration.compiled_metadata(self.metadata).directory())
             if paused := [dag_id for dag_id in requests.by_dag if is_paused(context.get("ti"), dag_id)]:
                 what = "the run of a paused DAG stays queued; nothing was triggered"
                 remedy = "unpause it, then clear this task"
                 raise FatalError(DAG_PAUSED, what, where=", ".join(paused), remedy=remedy)
-        except GddlError as error:
-            raise AirflowFailException(str(error)) from error
         for dag_id, its_conf in requests.by_dag.items():
             self.log.info("%s: %s", dag_id, ", ".join(its_conf["tables"]))
         if refused := [str(error) for error in requests.refused]:
@@ -366,18 +369,10 @@ class GddlRefusedOperator(BaseOperator):
             raise AirflowFailException("; ".join(refused))
 
 
-class GddlWatchOperator(BaseOperator):
-    """Notifies `[gddl] alert_notifiers` once when a problem of a table, row or the metadata begins, once when it ends.
-
-    Args:
-        metadata: folder or `s3://` URL.
-    """
+class GddlWatchOperator(MetadataTask):
+    """Notifies `[gddl] alert_notifiers` when a problem of a table, row or the metadata begins, and when it ends."""
 
     ui_color = "#fdeacc"
-
-    def __init__(self, *, metadata: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.metadata = metadata
 
     def execute(self, context: Context) -> dict[str, int]:
         """Return how many problems began, and how many ended.
@@ -385,10 +380,9 @@ class GddlWatchOperator(BaseOperator):
         Raises:
             AirflowException: the lake or the metadata can't be read.
         """
-        from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
-        from airflow_gddl.contract.errors import GddlError  # noqa: PLC0415 - imported when needed
         from airflow_gddl.operators.backfills import skip_in_backfill  # noqa: PLC0415 - imported when needed
         from airflow_gddl.reporting.alerting import watch  # noqa: PLC0415 - imported when needed
+        from airflow_gddl.reporting.results import airflow_errors  # noqa: PLC0415 - imported when needed
         from airflow_gddl.version_compat import AirflowException  # noqa: PLC0415 - imported when needed
 
         skip_in_backfill(context)
@@ -396,27 +390,17 @@ class GddlWatchOperator(BaseOperator):
         directory = serving.directory()
         if directory is None:
             raise AirflowException(f"the metadata can't be read: {serving.state.why}")
-        try:
+        with airflow_errors(final=False):
             sent = watch(context, directory, self.dag_id, self.log, configuration.environ_of(directory))
-        except GddlError as error:
-            raise AirflowException(str(error)) from error
         for alert in sent:
             self.log.info("%s", alert.line)
         return {change: sum(alert.change == change for alert in sent) for change in ("began", "over")}
 
 
-class GddlNewTablesOperator(BaseOperator):
-    """Looks for tables without a row at sources that ask for it, or carries out what the run's params decide.
-
-    Args:
-        metadata: folder or `s3://` URL.
-    """
+class GddlNewTablesOperator(MetadataTask):
+    """Looks for tables without a row at sources that ask for it, or carries out what the run's params decide."""
 
     ui_color = "#fdeacc"
-
-    def __init__(self, *, metadata: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.metadata = metadata
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Return what is new, by its standing.
@@ -449,7 +433,7 @@ class GddlLoadOperator(JobOperator):
         runner: see `JobTask`.
     """
 
-    execution = "airflow_gddl.operators.tables_execution"
+    execution = "airflow_gddl.operators.tables_load:TablesLoad"
     template_fields: Sequence[str] = ("tables", "select", "exclude", "metadata")
     ui_color = "#e3eefa"
 

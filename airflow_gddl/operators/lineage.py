@@ -59,7 +59,10 @@ def lineage_of(loaded: LoadedTables | None, log: Logger) -> OperatorLineage[Any,
         spec, result = loaded.specs[table], loaded.sums[table]
         layout, sources = Layout.of(loaded.roots, spec), _sources(spec, loaded)
         written = _written(spec, result, layout)
-        columns = [_without_source(spec, column) for column in result.columns]
+        columns = [  # no file has the column that names a row's source in a table with shards
+            replace(column, sources=()) if spec.shards and column.name == SHARD_COLUMN else column
+            for column in result.columns
+        ]
         described = len(columns) * len(written) * len(sources)  # each facet names a column once for each source
         if described > room:
             columns, described = [], 0
@@ -137,11 +140,6 @@ def _written(spec: TableSpec, result: JobResult, layout: Layout) -> dict[str, in
     paths |= {layout.changes: result.changes_written} if result.changes_written else {}
     paths |= {layout.history: None} if spec.history and spec.keys else {}
     return paths
-
-
-def _without_source(spec: TableSpec, column: ResultColumn) -> ResultColumn:
-    """No file has the column that names a row's source in a table with shards."""
-    return replace(column, sources=()) if spec.shards and column.name == SHARD_COLUMN else column
 
 
 def _output(path: str, rows: int | None, facets: dict[str, DatasetFacet]) -> OutputDataset:

@@ -13,12 +13,11 @@ from airflow.sdk import Context
 from airflow_gddl import configuration
 from airflow_gddl.contract.codes import COMMAND_MISSING
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_sources
+from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_named, fetch_sources
 from airflow_gddl.metadata.folder import open_folder
 from airflow_gddl.metadata.loading import LoadedMetadata
 from airflow_gddl.operators.backfills import skip_in_backfill
-from airflow_gddl.operators.maintenance_execution import connections
-from airflow_gddl.reporting.results import Logger, airflow_errors
+from airflow_gddl.reporting.results import airflow_errors
 from airflow_gddl.runtime.landing.run_request import refuse_unknown
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def execute(operator: GddlNewTablesOperator, context: Context) -> dict[str, list
         request = room.LookRequest(
             folder=open_folder(operator.metadata, environ),
             environ=environ,
-            reaching=lambda loaded: _reaching(loaded, operator.log),
+            reaching=_reaching,
             now=time.time(),
         )
         decisions = _decisions(context["params"])
@@ -77,10 +76,10 @@ def _decisions(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]] | None:
     return decisions if any(decisions.values()) else None
 
 
-def _reaching(loaded: LoadedMetadata, log: Logger) -> Mapping[str, str]:
+def _reaching(loaded: LoadedMetadata) -> Mapping[str, str]:
     """The environment for the roots, with credentials of sources, and connections to their databases."""
     landings = [source.landing for source in loaded.proposing.values()]
     base = configuration.environ_for(loaded.roots.lake, *landings, aws_conn_id=loaded.aws_conn_id or "")
     environ = ConnectedEnviron(lambda: fetch_sources(loaded.access), base) if loaded.access else base
     options = [source.layer.values.get("options") or {} for source in loaded.proposing.values()]
-    return {**environ, **connections([str(one.get("verify_connection") or "") for one in options], log)}
+    return {**environ, **fetch_named(str(one.get("verify_connection") or "") for one in options)}

@@ -222,7 +222,8 @@ def row(one: TableStatus, names: Collection[str]) -> dict[str, Any]:
     return {
         **shown,
         "dag_id": one.row.dag_id,
-        "heartbeat": _named(one.row.heartbeat, names),
+        # Empty where it must not be named.
+        "heartbeat": one.row.heartbeat if one.row.heartbeat in {None, *names} else "",
         "rows": record.rows,
         "quarantined": record.quarantined,
         "late_ignored": record.late_ignored,
@@ -236,11 +237,6 @@ def row(one: TableStatus, names: Collection[str]) -> dict[str, Any]:
         "error": [facts[-1].error, record.error] if record.failed else None,
         "runs": [run(fact) for fact in facts],
     }
-
-
-def _named(heartbeat: str | None, names: Collection[str]) -> str | None:
-    """Empty where it must not be named."""
-    return heartbeat if heartbeat is None or heartbeat in names else ""
 
 
 def run(fact: RunFact) -> dict[str, Any]:

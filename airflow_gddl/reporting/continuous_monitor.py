@@ -12,11 +12,11 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.spec import DesiredState
 from airflow_gddl.reporting.alerting import notify
 from airflow_gddl.reporting.results import Logger, Reporter
+from airflow_gddl.runners.interface import Listener
 from airflow_gddl.runners.remote import ResultReader
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor, DesiredStateKeeper
 from airflow_gddl.runtime.landing.hints import HintBook
-from airflow_gddl.runtime.landing.load_task import ProgressListener
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 
@@ -43,7 +43,7 @@ def monitor_of(
     kept: MonitoredPipeline,
     document: PipelineDocument,
     environ: Mapping[str, str],
-    listener: ProgressListener,
+    listener: Listener,
     alert: Callable[[], None],
 ) -> ContinuousJobMonitor:
     """

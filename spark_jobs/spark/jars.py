@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 from airflow_gddl.contract import spark_versions as versions
-from airflow_gddl.contract.codes import DELTA_MISSING, S3A_MISSING, Code
+from airflow_gddl.contract.codes import DELTA_MISSING, Code
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.stores import scratch as scratch_folders
@@ -104,7 +104,7 @@ def s3a() -> JarSet:
     return JarSet(
         name=f"hadoop-aws-{hadoop}-sdk-{sdk}",
         what=f"S3A {hadoop}",
-        code=S3A_MISSING,
+        code=DELTA_MISSING,
         coordinates=(
             f"org.apache.hadoop:hadoop-aws:{hadoop}",
             *(f"software.amazon.awssdk:{module}:{sdk}" for module in modules),
@@ -117,12 +117,12 @@ def hadoop_version() -> str:
     """Of the Hadoop that the installed Spark brings.
 
     Raises:
-        FatalError: `S3A_MISSING`.
+        FatalError: `DELTA_MISSING`.
     """
     releases = [path.stem.rpartition("-")[2] for path in _PYSPARK.glob("jars/hadoop-client-api-*.jar")]
     if not releases:
         what = f"the Spark in {_PYSPARK} brings no Hadoop"
-        raise FatalError(S3A_MISSING, what, remedy="install pyspark with pip, which has Hadoop in it")
+        raise FatalError(DELTA_MISSING, what, remedy="install pyspark with pip, which has Hadoop in it")
     return releases[0]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.operators.job_runs import agreed
+from airflow_gddl.operators.execution import agreed
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
 from tests.airflow.stage import Stage

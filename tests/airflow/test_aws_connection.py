@@ -12,7 +12,7 @@ import pytest
 from airflow_gddl import configuration
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.s3 import S3Settings
-from airflow_gddl.hooks.aws import RENEW_SECONDS, ConnectedEnviron, fetch, fetch_catalogs, laid_over
+from airflow_gddl.hooks.aws import RENEW_SECONDS, ConnectedEnviron, fetch, fetch_named, laid_over
 from airflow_gddl.stores.s3 import client
 
 
@@ -127,8 +127,8 @@ def test_connections_of_catalogs_reach_the_job_s_environment(monkeypatch: pytest
     variable = "AIRFLOW_CONN_GDDL_CATALOG_MAIN"
     made = SimpleNamespace(get_uri=lambda: "iceberg://id:secret@host")
     monkeypatch.setattr("airflow_gddl.version_compat.connection", lambda name: {"gddl_catalog_main": made}[name])
-    assert fetch_catalogs(["gddl_catalog_main", "gddl_catalog_absent", "airflow_db"]) == {
+    assert fetch_named(["gddl_catalog_main", "gddl_catalog_absent", "airflow_db"]) == {
         variable: "iceberg://id:secret@host"
     }
     monkeypatch.setenv(variable, "iceberg://other")
-    assert fetch_catalogs(["gddl_catalog_main"]) == {}
+    assert fetch_named(["gddl_catalog_main"]) == {}

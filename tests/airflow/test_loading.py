@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,11 +12,11 @@ import pytest
 from airflow_gddl.contract.actions import HandleErrors, Rebuild, Reload, Run, Verify
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
-from airflow_gddl.reporting.results import explained, extra_of, summary
+from airflow_gddl.reporting.results import explained, summary
 from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, ProgressEvent, WaitPolicy
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hints import HintBook, Hints
+from airflow_gddl.runtime.landing.hints import HintBook, Hints, extra_of
 from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
@@ -61,9 +60,6 @@ class Quiet:
     def on_progress(self, event: ProgressEvent) -> None: ...
 
     def on_result(self, result: JobResult) -> None: ...
-
-    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
-        return extra_of(result)
 
 
 def document(lake: Path, *specs: TableSpec) -> PipelineDocument:

@@ -13,7 +13,7 @@ import pytest
 from airflow.timetables.base import TimeRestriction
 
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.operators import maintenance_execution
+from airflow_gddl.operators import upkeep
 from airflow_gddl.operators.jobs import GddlUpkeepOperator
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException
@@ -158,7 +158,7 @@ def test_a_task_is_not_retried_if_no_table_can_succeed(shop: Stage) -> None:
 
 
 def test_a_job_for_each_so_many_tables(shop: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance_execution, "TABLES_PER_JOB", 1)
+    monkeypatch.setattr(upkeep, "TABLES_PER_JOB", 1)
     shop.order(fail={"shop.a": ["VERIFY_DIFFERENT", "no"]})
     with pytest.raises(AirflowException, match=r"1 of 2 tables failed"):
         execute("gddl_verify", "verify_small")

@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.operators.job_runs import Round
+from airflow_gddl.operators.pipeline_loads import Round
 from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from tests.airflow.clearing import clear, instances
 from tests.airflow.stage import Stage

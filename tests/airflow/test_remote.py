@@ -34,7 +34,7 @@ from airflow_gddl.contract.layout import join, result_name, results_folder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, DesiredState
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.operators import job_runs
+from airflow_gddl.operators.execution import Execution
 from airflow_gddl.operators.jobs import LoadOperator, PlatformRunLink
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline
 from airflow_gddl.runners.databricks.jobs import jobs_of
@@ -123,10 +123,11 @@ def test_the_link_is_there_while_the_run_goes_on() -> None:
     pushed: dict[str, str] = {}
     ti = SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))
     operator: Any = SimpleNamespace(job_log=None)
-    job_runs._show_run(operator, {"ti": ti}, Handle(run="1", page="https://w/run/1"))  # type: ignore[typeddict-item] # as far as it is read
+    context: Any = {"ti": ti}
+    Execution(operator, context, None).show_run(Handle(run="1", page="https://w/run/1"))
     assert pushed == {"_link_PlatformRunLink": "https://w/run/1"}
     assert PlatformRunLink().get_link(operator, ti_key=None) == "https://w/run/1"
-    job_runs._show_run(operator, {}, Handle(run="2"))  # type: ignore[typeddict-item] # a platform without pages
+    Execution(operator, context, None).show_run(Handle(run="2"))  # a platform without pages
     assert operator.job_log == "https://w/run/1"
 
 

@@ -17,7 +17,7 @@ pytest.importorskip("airflow.providers.databricks")
 
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.operators import maintenance_execution
+from airflow_gddl.operators import upkeep
 from airflow_gddl.triggers import GddlRunTrigger, ends_at
 from airflow_gddl.version_compat import AirflowException, TaskDeferred
 from devtools.fake_databricks.server import FakeServer
@@ -66,7 +66,7 @@ def test_maintenance_is_cancelled_too_and_starts_no_further_job(
 ) -> None:
     tables(stage, "a", "b", "c")
     stage.order(sleep={"shop.b": 300})
-    monkeypatch.setattr(maintenance_execution, "TABLES_PER_JOB", 2)
+    monkeypatch.setattr(upkeep, "TABLES_PER_JOB", 2)
     answers = stage.lake / "_gddl" / "results"
     stage.monkeypatch.setattr(
         GddlRunTrigger, "seconds_left", lambda _: 0.0 if any(answers.rglob("*.json")) else math.inf

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from airflow_gddl.contract.spec import DesiredState, Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.continuous_job import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
-from airflow_gddl.runtime.landing.hints import HintBook
+from airflow_gddl.runtime.landing.hints import HintBook, extra_of
 from airflow_gddl.runtime.state.lake_state import read_pipeline
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
@@ -31,9 +30,6 @@ class Log:
 
     def on_result(self, result: JobResult) -> None:
         self.heard.append(result)
-
-    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
-        return {"rows": result.rows_read} if result.status == "succeeded" else None
 
 
 @dataclass
@@ -73,8 +69,11 @@ def reported(status: Status, second: int, rows: int = 0) -> JobResult:
     error = ErrorInfo(code="BROKEN", message="no") if status == "failed" else None
     moment = f"2023-11-14T22:13:{second:02d}.000000+00:00"
     return JobResult(
-        table="s.a", status=status, run_id="j", started_at=moment, rows_read=rows, changes_written=rows, error=error
+        table="s.a", status=status, run_id="j", started_at=moment, changes_written=rows, version=1, error=error
     )
+
+
+LOADED = extra_of(reported("succeeded", 1, 5))
 
 
 def hint_of(context: KeepingContext) -> hints.TableHint | None:
@@ -88,7 +87,7 @@ def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: Kee
     assert [result.status for result in context.log.heard] == ["succeeded"]
     hint = hint_of(context)
     assert hint is not None
-    assert (hint.looked_at, hint.announce) == ("2023-11-14T22:13:09.000000+00:00", {"rows": 5})
+    assert (hint.looked_at, hint.announce) == ("2023-11-14T22:13:09.000000+00:00", LOADED)
     record = read_pipeline(context.roots.lake, (PIPELINE,)).records["s.a"]
     assert (record.complete or 0) - (record.succeeded or 0) == 8
     assert len(record.runs) == 1
@@ -132,4 +131,4 @@ def test_failed_writes_are_retried_later(context: KeepingContext) -> None:
     context.later()
     hint = hint_of(context)
     assert hint is not None
-    assert hint.announce == {"rows": 5}
+    assert hint.announce == LOADED

@@ -135,7 +135,9 @@ def render(folder: Path, tiers: Mapping[str, TierSpec], settings: DatabricksSett
     jobs = jobs_of(tiers, settings)
     bundle = {
         "bundle": {"name": settings.job_name},
-        "resources": {"jobs": {_key(name): job.as_dict() for name, job in jobs.items()}},
+        "resources": {
+            "jobs": {"".join(c if c.isalnum() else "_" for c in name): job.as_dict() for name, job in jobs.items()}
+        },
         "targets": {"default": {"default": True}},
     }
     path = folder / "databricks.yml"
@@ -143,7 +145,3 @@ def render(folder: Path, tiers: Mapping[str, TierSpec], settings: DatabricksSett
     path.write_text(head + yaml.safe_dump(bundle, sort_keys=False, allow_unicode=True), encoding="utf-8")
     said = f"wrote {path}: {len(jobs)} jobs, which `databricks bundle deploy` creates or updates, in that folder"
     return "\n".join(filter(None, (serverless_warning(tiers, settings, roots), said)))
-
-
-def _key(job: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in job)

@@ -73,7 +73,7 @@ class GluePlatform(Platform):
                 run_id = self._first(job, request.token) or started
                 if run_id != started:
                     self._stop(job, started)
-        return Handle(run=run_id, group=job, page=self._page(job, run_id))
+        return Handle(run=run_id, group=job, page=f"{self._console('gluestudio')}#/job/{quote(job)}/run/{run_id}")
 
     def poll(self, handle: Handle) -> RunStatus:
         with translated("Glue"):
@@ -136,9 +136,6 @@ class GluePlatform(Platform):
             what = f"there is no Glue job named {job!r}"
             raise FatalError(JOB_NOT_DEPLOYED, what, remedy="run `gddl deploy glue`") from error
         check_contract("glue", job, arguments.get(CONTRACT))
-
-    def _page(self, job: str, run: str) -> str:
-        return f"{self._console('gluestudio')}#/job/{quote(job)}/run/{run}"
 
     def _console(self, service: str) -> str:
         region = self.client.meta.region_name

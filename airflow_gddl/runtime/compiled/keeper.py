@@ -122,16 +122,13 @@ def sign(metadata: str, environ: Mapping[str, str]) -> Signature:
         RetriableError: `METADATA_UNREACHABLE`: the folder is missing or does not respond.
     """
     digest, newest = hashlib.sha256(), 0.0
-    for line in (f"{__version__} {CONTRACT_VERSION} {FORMAT}", *_overrides(environ)):
+    overrides = (f"{name}={environ[name]}" for name in sorted(environ) if name.startswith(_PREFIX) and name != _PLACE)
+    for line in (f"{__version__} {CONTRACT_VERSION} {FORMAT}", *overrides):
         digest.update(f"{line}\n".encode(errors="surrogateescape"))
     for name, size, tag, modified in sorted(_remote(metadata, environ) if is_remote(metadata) else _local(metadata)):
         digest.update(f"{name}\0{size}\0{tag}\n".encode(errors="surrogateescape"))
         newest = max(newest, modified)
     return Signature(digest.hexdigest(), newest)
-
-
-def _overrides(environ: Mapping[str, str]) -> Iterator[str]:
-    yield from (f"{name}={environ[name]}" for name in sorted(environ) if name.startswith(_PREFIX) and name != _PLACE)
 
 
 def _local(metadata: str) -> Iterator[tuple[str, int, str, float]]:

@@ -13,9 +13,8 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import desired_path, standing_folder, stop_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DesiredState, Roots
-from airflow_gddl.runners.interface import ProgressEvent
-from airflow_gddl.runtime.landing.hints import HintBook, TableHint
-from airflow_gddl.runtime.landing.load_task import ProgressListener
+from airflow_gddl.runners.interface import Listener, ProgressEvent
+from airflow_gddl.runtime.landing.hints import HintBook, TableHint, extra_of
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 
@@ -115,7 +114,7 @@ class ContinuousJobMonitor:
     standing: DesiredStateKeeper
     state: StateRecorder
     book: HintBook
-    listener: ProgressListener
+    listener: Listener
     run: str
     task: str
     alert: Callable[[], None] = lambda: None
@@ -133,7 +132,7 @@ class ContinuousJobMonitor:
         self.last[result.table] = result
         self.state.take(result, (self.run, self.task))
         if result.status != "failed":
-            extra = self.listener.event_of(result)
+            extra = extra_of(result)
             waiting = self._taken.get(result.table)
             extra = extra if extra is not None or waiting is None else waiting.announce
             moment = result.started_at or ""

@@ -15,6 +15,7 @@ from typing import Any
 
 from airflow_gddl.contract.codec import from_json_or_none, to_json
 from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.stores import Storage, open_store, read_document, update_object
 
@@ -128,6 +129,29 @@ def update(store: Storage, lake: str, dag_id: str, change: Callable[[Hints], Hin
     return update_object(store, place(lake, dag_id), changed, lambda after: to_json(after).encode())
 
 
+def extra_of(result: JobResult) -> Mapping[str, Any] | None:
+    """Extra of a result's asset event; None: the run changed nothing."""
+    if result.status != "succeeded" or result.version is None:
+        return None
+    expectations = {one.name: {"checked": one.checked, "failed": one.failed} for one in result.expectations}
+    return {
+        **({"expectations": expectations} if expectations else {}),
+        "rows": result.main.rows,
+        "inserted": result.main.inserted,
+        "updated": result.main.updated,
+        "deleted": result.main.deleted,
+        "changes": result.changes_written,
+        "quarantined": result.quarantined,
+        "version": result.version,
+        "commit_ts": result.freshness.commit_ts,
+        "lag_seconds": result.freshness.lag_seconds,
+        "complete_until": result.freshness.complete_until,
+        "waiting_since": result.freshness.waiting_since,
+        "mode": result.mode,
+        "gddl_run_id": result.run_id,
+    }
+
+
 WRITE_EVERY = 1.0
 
 
@@ -229,7 +253,12 @@ class HintBook:
         if not self._changes:
             return
         changes = tuple(self._changes)
-        self._hints = update(self._store, self._lake, self._dag_id, lambda known: reduce(_applied, changes, known))
+        self._hints = update(
+            self._store,
+            self._lake,
+            self._dag_id,
+            lambda known: reduce(lambda after, change: change(after), changes, known),
+        )
         self._changes = []
         self._written = self._clock()
 
@@ -241,10 +270,6 @@ class HintBook:
         self._change(lambda known: _with_sent(known, table))
         self.flush()
         return {table: hint.announce}
-
-
-def _applied(known: Hints, change: Callable[[Hints], Hints]) -> Hints:
-    return change(known)
 
 
 def _with_sent(known: Hints, table: str) -> Hints:

@@ -8,7 +8,6 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from airflow_gddl.contract.actions import Action, HandleErrors, Rebuild, Reload, Run, Verify
 from airflow_gddl.contract.codes import DEPENDENCY_FAILED
@@ -18,7 +17,7 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.links import is_page
 from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.hints import HintBook, TableHint
+from airflow_gddl.runtime.landing.hints import HintBook, TableHint, extra_of
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.recording import StateRecorder
@@ -59,14 +58,6 @@ class LoadRequest:
         return self.work.marks(self.stage)
 
 
-class ProgressListener(Listener, Protocol):
-    """Receives the progress of a load while it runs."""
-
-    def event_of(self, result: JobResult) -> Mapping[str, object] | None:
-        """Extra of the result's asset event; None: none."""
-        ...
-
-
 @dataclass
 class Loading:
     """Runs the jobs of a load request; keeps the hints and the tables' state.
@@ -83,7 +74,7 @@ class Loading:
 
     request: LoadRequest
     book: HintBook
-    listener: ProgressListener
+    listener: Listener
     task: str = ""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     results: list[JobResult] = field(default_factory=list)
@@ -227,13 +218,13 @@ class Loading:
         if action != "verify":  # which has no load result
             self._kept.append(self._state.take(result, self._airflow, whole=action in ("run", "reload")))
         if action not in ("run", "reload"):
-            self.book.announce(result.table, self.listener.event_of(result) if action == "replay" else None)
+            self.book.announce(result.table, extra_of(result) if action == "replay" else None)
         elif result.status != "failed":
             hint = TableHint(
                 mark="" if result.revisit else self._marks[result.table],
                 looked_at=self.request.work.looked_at,
                 run=self.request.run,
-                announce=self.listener.event_of(result),
+                announce=extra_of(result),
             )
             self.book.take(result.table, hint)
 

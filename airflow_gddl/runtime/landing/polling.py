@@ -205,7 +205,8 @@ class ListedFiles:
 
     def take(self, listed: StoredObject, name: str) -> None:
         self.empty = False
-        if _is_data(name):
+        # The job knows the dialect; an unrelated file costs one run.
+        if name and not name.endswith("/") and not is_temporary(name):
             line = f"{name}\0{listed.size}\0{listed.etag}".encode(errors="surrogateescape")
             self.digests[name] = int.from_bytes(hashlib.blake2b(line, digest_size=_BYTES).digest())
             self.in_window = self.in_window or (self.window is not None and self.window.holds(listed.modified))
@@ -268,8 +269,3 @@ def _span(store: Storage, folder: str, listed: dict[str, ListedFiles], page: int
         if rest and name in listed:
             listed[name].take(item, rest)
     return []
-
-
-def _is_data(name: str) -> bool:
-    """Whether the file may be data; the job knows the dialect, and an unrelated file costs one run."""
-    return bool(name) and not name.endswith("/") and not is_temporary(name)

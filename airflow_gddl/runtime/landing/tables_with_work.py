@@ -394,7 +394,12 @@ def _record(document: PipelineDocument, seen: PipelineListing, work: PipelineWor
         waiting=frozenset({*work.initial, *work.increments, *work.held}),
         held_by=work.held,
         taken={name: moment for name, moment in taken.items() if moment is not None},
-        missing=frozenset(spec.table for spec in document.specs if _is_lost(spec, seen.polls[spec.table])),
+        # The landing folder is missing, and the row does not say what this means.
+        missing=frozenset(
+            spec.table
+            for spec in document.specs
+            if seen.polls[spec.table].missing and spec.options.get("missing_folder", "report") == "report"
+        ),
     )
 
 
@@ -417,11 +422,6 @@ def _keep(
         polls.keep(lake, document.roots.lake, document.pipeline.dag_id, stored, change)
     except RetriableError as error:
         _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
-
-
-def _is_lost(spec: TableSpec, poll: Poll) -> bool:
-    """Whether the landing folder is missing, and the row does not say what this means."""
-    return poll.missing and spec.options.get("missing_folder", "report") == "report"
 
 
 def folders_of(document: PipelineDocument) -> dict[str, LandingFolder]:

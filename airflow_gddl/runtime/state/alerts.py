@@ -142,7 +142,11 @@ def problems(one: TableStatus, limits: AlertLimits) -> list[TableProblem]:
         if one.record.failed:
             table_problems += _failure(one, newest, limits)
     known = {problem.code for problem in table_problems}
-    table_problems += [_attention(one, code) for code in one.attention if code not in known]
+    table_problems += [
+        TableProblem(code, text_of_code(one, code), of_run=code in NEEDS_ATTENTION)
+        for code in one.attention
+        if code not in known
+    ]
     return table_problems
 
 
@@ -188,10 +192,6 @@ def _failed_runs(one: TableStatus) -> int:
             break
         runs.add(fact.airflow[0] if fact.airflow else fact.run_id)
     return len(runs)
-
-
-def _attention(one: TableStatus, code: str) -> TableProblem:
-    return TableProblem(code, text_of_code(one, code), of_run=code in NEEDS_ATTENTION)
 
 
 def alerts(tables: Iterable[TableStatus], notified: Notified, limits: AlertLimits) -> list[Alert]:

@@ -140,8 +140,8 @@ class StateReader:
         try:
             document = decode_runs(data) if item.name.endswith(_RUNS) else decode_poll(data)
         except ValueError as error:
-            kept = self._kept.get(item.name)
-            since = None if kept is None else _moment(kept[1])
+            _, kept = self._kept.get(item.name, ("", None))
+            since = kept.polled if isinstance(kept, PollDocument) else kept.written if kept else None
             what = f"{item.name} is damaged ({error}); the pipeline's next load rebuilds it from the runs"
             pipeline = item.name.removesuffix(_RUNS).removesuffix(_POLL)
             return Trouble(what=what, since=since, pipeline=pipeline, runs=item.name.endswith(_RUNS))
@@ -205,10 +205,6 @@ def _homes(documents: Mapping[str, RunsDocument | PollDocument]) -> dict[str, st
         for name, record in document.tables.items():
             newest[name] = max(newest.get(name, (0.0, "")), (record.started or 0.0, pipeline))
     return {name: pipeline for name, (_, pipeline) in newest.items()}
-
-
-def _moment(document: RunsDocument | PollDocument) -> float:
-    return document.polled if isinstance(document, PollDocument) else document.written
 
 
 def table_statuses(

@@ -259,7 +259,7 @@ class StateRecorder:
     def take_maintenance(self, results: Iterable[JobResult]) -> None:
         """Write the results of a maintenance, which is no load of the tables."""
         now = self.clock()
-        self._waiting += [(result.table, partial(_after, result=result, now=now)) for result in results]
+        self._waiting += [(result.table, partial(TableRecord.after, result=result, now=now)) for result in results]
         self.flush()
 
     def begin(self, tables: Iterable[str], seconds: float = RUNNING_FOR, leave: Collection[str] = ()) -> frozenset[str]:
@@ -348,10 +348,6 @@ def recorded(roots: Roots, result: JobResult, now: float, environ: Mapping[str, 
     if result.status == "failed":
         _logged(made.table, lambda: write_record(open_store(environ), roots, made))
     return made
-
-
-def _after(before: TableRecord, *, result: JobResult, now: float) -> TableRecord:
-    return before.after(result, now)
 
 
 def _left(document: RunsDocument, loose_by_table: dict[str, int]) -> RunsDocument:

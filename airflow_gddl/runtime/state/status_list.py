@@ -91,12 +91,8 @@ def _all_states(one: TableStatus) -> set[str]:
     return {one.state, *(name for name, holds in states.items() if holds)}
 
 
-def _urgency(one: TableStatus) -> tuple[int, int, float]:
-    return _URGENCY[one.state], PRIORITY_RANK.get(one.row.priority, 9), -(one.behind or 0.0)
-
-
 _KEYS: dict[str, Callable[[TableStatus], tuple[float, ...]]] = {
-    "urgency": _urgency,
+    "urgency": lambda one: (_URGENCY[one.state], PRIORITY_RANK.get(one.row.priority, 9), -(one.behind or 0.0)),
     # Longest first; tables without a lag come last.
     "lag": lambda one: (0.0 if one.lag is None else -one.lag - 1e18,),
     # The stalest first; tables that never were up to date come before.

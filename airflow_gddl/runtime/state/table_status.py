@@ -154,7 +154,8 @@ class Knowledge:
 def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
     record, poll = known.record, known.poll
-    waiting = _waits(record, poll)
+    # The last poll found pending files, and no run has loaded them since.
+    waiting = poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
     as_of = None if record.succeeded is None else _applied(record, record.commit, _clear(poll))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
@@ -231,11 +232,6 @@ def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: floa
     if known_since is None:
         known_since = latest(record.complete, record.started, None if known.poll is None else known.poll.polled)
     return known_since is None or now - known_since <= (row.grace or 0)
-
-
-def _waits(record: TableRecord, poll: TablePoll | None) -> bool:
-    """Whether the last poll found pending files and no run has loaded them since."""
-    return poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
 
 
 def needs_maintenance(record: TableRecord, now: float) -> bool:
