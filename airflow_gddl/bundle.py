@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import airflow_gddl
-from airflow_gddl.contract.codes import CODE_MISSING, ENVIRONMENT_FAILED, OPTION_INVALID
+from airflow_gddl.contract.codes import COMMAND_MISSING, ENVIRONMENT_FAILED, OPTION_INVALID
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.python_command import module_command
 
@@ -83,7 +83,7 @@ def code_files() -> dict[str, Path]:
     """Name in the archive to file, of all modules that a job on a cluster imports.
 
     Raises:
-        FatalError: `CODE_MISSING`.
+        FatalError: `COMMAND_MISSING`.
     """
     ours = Path(airflow_gddl.__file__).parent
     files = {"airflow_gddl/__init__.py": ours / "__init__.py"}
@@ -91,7 +91,7 @@ def code_files() -> dict[str, Path]:
     job = importlib.util.find_spec("spark_jobs")
     if job is None or job.origin is None or not ours.joinpath("__init__.py").is_file():
         remedy = "install the whole wheel of airflow-gddl, unpacked, where jobs are started"
-        raise FatalError(CODE_MISSING, "the job's code lies in no folder of this Python", remedy=remedy)
+        raise FatalError(COMMAND_MISSING, "the job's code lies in no folder of this Python", remedy=remedy)
     shared = {f"airflow_gddl/{name}": ours / name for name in SHARED}
     for name, folder in {**shared, "spark_jobs": Path(job.origin).parent}.items():
         files |= {f"{name}/{path.relative_to(folder).as_posix()}": path for path in sorted(folder.rglob("*.py"))}
@@ -356,7 +356,7 @@ class Bundle:
         """Return the written files, the wheel first; None: only the wheel.
 
         Raises:
-            FatalError: `CODE_MISSING`, `ENVIRONMENT_FAILED`.
+            FatalError: `COMMAND_MISSING`, `ENVIRONMENT_FAILED`.
             MetadataError: `OPTION_INVALID`.
         """
         self.out.mkdir(parents=True, exist_ok=True)

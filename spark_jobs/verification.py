@@ -16,7 +16,7 @@ from typing import Any
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import Verify
-from airflow_gddl.contract.codes import OPTION_INVALID, SOURCE_FILTERED, SOURCE_KEYS_NOT_COMPARABLE
+from airflow_gddl.contract.codes import OPTION_INVALID, SOURCE_NOT_COMPARABLE
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
@@ -188,7 +188,7 @@ def _require_all_rows(spec: TableSpec) -> None:
     if spec.where is not None:
         what = f"the table holds the rows where {spec.where}, and the source has others, too"
         remedy = "leave verify_connection out for this table; `gddl verify` compares it with its changes"
-        raise FatalError(SOURCE_FILTERED, what, where=spec.table, remedy=remedy)
+        raise FatalError(SOURCE_NOT_COMPARABLE, what, where=spec.table, remedy=remedy)
 
 
 ABSENT = "not in the source"
@@ -209,7 +209,7 @@ class Columns:
     def of(cls, table: SourceTable, table_schema: TableSchema) -> Columns:
         """
         Raises:
-            FatalError: `SOURCE_KEYS_NOT_COMPARABLE`, `SOURCE_FILTERED`.
+            FatalError: `SOURCE_NOT_COMPARABLE`.
         """
         spec = table_schema.spec
         _require_all_rows(spec)
@@ -231,7 +231,7 @@ class Columns:
         left_out |= {name: "not in the lake" for name, _ in types.values()}
         if unfit := [f"{key}: {left_out[key]}" for key in table_schema.keys if key not in chosen]:
             raise FatalError(
-                SOURCE_KEYS_NOT_COMPARABLE,
+                SOURCE_NOT_COMPARABLE,
                 f"rows can't be matched by their key ({'; '.join(unfit)})",
                 where=spec.table,
                 remedy="leave verify_connection out for this table",
@@ -310,7 +310,7 @@ def differences_of(context: TableContext, table_schema: TableSchema, table: Sour
     """All keys whose rows in the replica and in the source differ; nothing is remembered of them.
 
     Raises:
-        FatalError: `SOURCE_KEYS_NOT_COMPARABLE`, `SOURCE_FILTERED`.
+        FatalError: `SOURCE_NOT_COMPARABLE`.
     """
     columns, now = Columns.of(table, table_schema), datetime.now(UTC)
     return _Comparing(context, table_schema, TableState(), table, columns, Verify(), now).differences()
@@ -334,7 +334,7 @@ def verify_source(
         now: our clock.
 
     Raises:
-        FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
+        FatalError: `SOURCE_NOT_COMPARABLE`.
     """
     columns = Columns.of(table, table_schema)
     return _Comparing(context, table_schema, state, table, columns, options, now).verdict()
@@ -375,7 +375,7 @@ def verify_windows(
     A row that differs is settled as in `verify_source`; a window counts as wrong when one of its rows has.
 
     Raises:
-        FatalError: `SOURCE_KEYS_NOT_COMPARABLE`.
+        FatalError: `SOURCE_NOT_COMPARABLE`.
     """
     columns = Columns.of(table, table_schema)
     timed = [name for name, how in zip(columns.lake, columns.how, strict=True) if how is _moment]

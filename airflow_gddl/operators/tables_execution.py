@@ -10,7 +10,7 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.codes import METADATA_UNREADABLE, OPTION_INVALID
+from airflow_gddl.contract.codes import METADATA_UNREACHABLE, OPTION_INVALID
 from airflow_gddl.contract.errors import MetadataError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.operators.execution import Load, document_of
@@ -59,7 +59,7 @@ def _decided(operator: GddlLoadOperator, context: Context) -> dict[str, Pipeline
     directory = compiled.directory()
     if directory is None:
         why = compiled.state.why or "it has no tables"
-        raise RetriableError(METADATA_UNREADABLE, why, where=operator.metadata, remedy="see the import errors")
+        raise RetriableError(METADATA_UNREACHABLE, why, where=operator.metadata, remedy="see the import errors")
     request = {"tables": requested(directory, operator.tables, operator.select, operator.exclude)}
     works = {}
     requests = requests_of({**request, "full_refresh": operator.full_refresh}, directory)

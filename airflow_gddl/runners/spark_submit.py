@@ -183,7 +183,7 @@ class SparkSubmitRunner:
         """See `JobProcess.run`.
 
         Raises:
-            FatalError: `JAVA_MISSING`, `SPARK_HOME_INVALID`, `CODE_MISSING`, or `JOB_NOT_STARTED`.
+            FatalError: `JAVA_MISSING`, `SPARK_HOME_INVALID`, `COMMAND_MISSING`, or `JOB_NOT_STARTED`.
             RetriableError: `MASTER_UNREACHABLE`.
         """
         find_java(self.driver.environ)

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
 
-from airflow_gddl.contract.codes import LAKE_UNREADABLE, METADATA_UNREADABLE
+from airflow_gddl.contract.codes import LAKE_UNREADABLE, METADATA_UNREACHABLE
 
 _SHOWN = 20
 
@@ -71,7 +71,7 @@ class GddlSensor(BaseSensorOperator):
         compiled = configuration.compiled_metadata(place)
         directory = compiled.directory()
         if directory is None:
-            raise RetriableError(METADATA_UNREADABLE, compiled.state.why or "no table", where=place, remedy="retry")
+            raise RetriableError(METADATA_UNREACHABLE, compiled.state.why or "no table", where=place, remedy="retry")
         homes = loaded_by(requested(directory, self.tables, self.select, self.exclude), directory)
         rows = [row for row in directory.rows if row.table in homes]
         known = StateReader(directory.roots.lake, time.time, configuration.environ_of(directory)).read()

@@ -47,7 +47,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     Raises:
         FatalError: `ADOPT_REFUSED`.
         RetriableError: `TABLE_BUSY`; `DELTA_CONFLICT`: another writer has changed the replica meanwhile;
-            `ADOPT_FILES_GONE`.
+            `FILES_CHANGED`.
     """
     try:
         return _done(run, totals)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airflow_gddl.contract.codes import ADOPT_FILES_GONE, ADOPT_REFUSED
+from airflow_gddl.contract.codes import ADOPT_REFUSED, FILES_CHANGED
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
@@ -172,4 +172,4 @@ def few(names: Sequence[str], count: int | None = None) -> str:
 def files_gone(run: TableRun, error: FileNotFoundError) -> RetriableError:
     what = f"{run.spec.table}: the other job has removed a file while it was read: {error}"
     remedy = "run it again, which reads the newest version; keep VACUUM of the other job away meanwhile"
-    return RetriableError(ADOPT_FILES_GONE, what, where=run.layout.replica, remedy=remedy)
+    return RetriableError(FILES_CHANGED, what, where=run.layout.replica, remedy=remedy)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
-from airflow_gddl.contract.codes import INITIAL_LOAD_VALUE
+from airflow_gddl.contract.codes import INITIAL_LOAD_REFUSED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.dialects.probe import STATED
@@ -80,7 +80,7 @@ class SourceColumn:
         """Values of the column's type; all as text where one is none of it.
 
         Raises:
-            FatalError: `INITIAL_LOAD_VALUE`: there is no text for it.
+            FatalError: `INITIAL_LOAD_REFUSED`: there is no text for it.
         """
         if self.in_bytes:
             return _unproven([None if value is None else bytes(value) for value in values])
@@ -94,7 +94,7 @@ class SourceColumn:
             if pt.is_nested(self.type) or pt.is_binary(self.type) or pt.is_string(self.type):
                 what = f"a value of column {self.name} is no {self.type}: {error}"
                 remedy = "correct it in the source, or leave the column out by exclude_columns"
-                raise FatalError(INITIAL_LOAD_VALUE, what, where=self.name, remedy=remedy) from error
+                raise FatalError(INITIAL_LOAD_REFUSED, what, where=self.name, remedy=remedy) from error
             return pa.array([None if value is None else _text(value) for value in values], pa.string())
 
 

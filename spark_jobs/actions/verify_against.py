@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.actions import Verify
-from airflow_gddl.contract.codes import AGAINST_DIFFERENT, AGAINST_FILES_GONE, AGAINST_REFUSED, AGAINST_UNSETTLED
+from airflow_gddl.contract.codes import AGAINST_DIFFERENT, AGAINST_REFUSED, AGAINST_UNSETTLED, FILES_CHANGED
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import landed_name
@@ -42,7 +42,7 @@ def verify_against(run: TableRun, totals: RunTotals) -> JobResult:
 
     Raises:
         FatalError: `AGAINST_REFUSED`: the tables can't be compared; `BATCH_UNFINISHED`.
-        RetriableError: `TABLE_BUSY`; `AGAINST_FILES_GONE`: files of the other table have vanished meanwhile.
+        RetriableError: `TABLE_BUSY`; `FILES_CHANGED`: files of the other table have vanished meanwhile.
     """
     _require_keys(run)
     path = path_of(run)
@@ -101,7 +101,7 @@ def _opened(run: TableRun, path: str) -> tuple[int, DeltaSchema]:
 def _gone(run: TableRun, path: str, error: FileNotFoundError) -> RetriableError:
     what = f"{run.spec.table}: a file of the other table has vanished while it was read: {error}"
     remedy = "run it again, which reads the newest version; keep VACUUM away meanwhile"
-    return RetriableError(AGAINST_FILES_GONE, what, where=path, remedy=remedy)
+    return RetriableError(FILES_CHANGED, what, where=path, remedy=remedy)
 
 
 def _refused(run: TableRun, why: str, where: str, remedy: str) -> FatalError:

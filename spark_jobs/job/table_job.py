@@ -21,7 +21,6 @@ from airflow_gddl.contract.codes import (
     JAVA_MISSING,
     NEEDS_SPARK,
     PACKAGE_MISSING,
-    S3A_MISSING,
     SPARK_GONE,
     UNEXPECTED,
     WORKER_DIED,
@@ -97,7 +96,7 @@ _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = (SPARK_GONE, WORKER_DIED)
 _PLAIN = ("run", "errors_replay", "release")
 """Loads that go on with an unfinished rebuild or reload of an earlier run, and else take what has landed."""
-_NO_SPARK = (NEEDS_SPARK, JAVA_MISSING, DELTA_MISSING, PACKAGE_MISSING, S3A_MISSING)
+_NO_SPARK = (NEEDS_SPARK, JAVA_MISSING, DELTA_MISSING, PACKAGE_MISSING)
 
 
 def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:

@@ -15,7 +15,6 @@ from airflow_gddl.contract.codes import (
     COLUMN_TYPE_UNSUPPORTED,
     KEY_COLUMN_MISSING,
     LAYOUT_COLUMN_MISSING,
-    PARTITION_TYPE_UNSUPPORTED,
     SCHEMA_INCOMPATIBLE,
     SCHEMA_REFUSED,
 )
@@ -245,7 +244,7 @@ def require_partitions(target: Schema, names: tuple[str, ...]) -> None:
     """Partition columns are columns of the table, of types whose values every reader finds in folders' names.
 
     Raises:
-        FatalError: `LAYOUT_COLUMN_MISSING`, `PARTITION_TYPE_UNSUPPORTED`.
+        FatalError: `LAYOUT_COLUMN_MISSING`, `COLUMN_TYPE_UNSUPPORTED`.
     """
     for name in names:
         column = target.column(landed_name(name))
@@ -257,7 +256,7 @@ def require_partitions(target: Schema, names: tuple[str, ...]) -> None:
             )
         if str(column.type) not in PARTITION_TYPES:
             raise FatalError(
-                PARTITION_TYPE_UNSUPPORTED,
+                COLUMN_TYPE_UNSUPPORTED,
                 f"partition column {column} is none of {', '.join(PARTITION_TYPES)}",
                 remedy="partition by a column of such a type, e.g. a date, or use cluster_by",
             )
@@ -501,7 +500,7 @@ def plan_schema(table: Schema | None, groups: tuple[LandedGroup, ...], rules: Sc
 
     Raises:
         FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `LAYOUT_COLUMN_MISSING`;
-            `LAYOUT_COLUMN_MISSING`; `PARTITION_TYPE_UNSUPPORTED`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
+            `LAYOUT_COLUMN_MISSING`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
             a column to be added whose type no table can hold.
     """
     keys = {landed_name(key).lower(): key for key in rules.required}

@@ -24,7 +24,6 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.codes import (
     COLUMN_NAMES_COLLIDE,
-    DERIVED_COLUMN_TAKEN,
     EXPECTATION_FAILED,
     EXPRESSION_INVALID,
     FILTER_UNDECIDED,
@@ -579,7 +578,7 @@ def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
         replayed: they are records of the quarantine, which may have them.
 
     Raises:
-        FatalError: `COLUMN_NAMES_COLLIDE`, `DERIVED_COLUMN_TAKEN`; as `Columns.evaluate`.
+        FatalError: `COLUMN_NAMES_COLLIDE`; as `Columns.evaluate`.
     """
     spec = group.dialect.spec
     if group.prepared or not (spec.rename or spec.derive):
@@ -591,7 +590,7 @@ def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
     if not replayed and (both := sorted(name for name in spec.derive if landed_name(name).lower() in taken)):
         what = f"{spec.table}: files have the column {both[0]!r}, which derive computes"
         remedy = "give the computed column another name"
-        raise FatalError(DERIVED_COLUMN_TAKEN, what, where=group.label, remedy=remedy)
+        raise FatalError(COLUMN_NAMES_COLLIDE, what, where=group.label, remedy=remedy)
     computed = {name.lower() for name in spec.derive}
     columns = [(name, kind) for name, kind in columns if name.lower() not in computed]
     kinds = {**dict(columns), **dict(stated)}

@@ -169,7 +169,7 @@ def test_other_table_that_cannot_be_read_is_named(pair: Pair) -> None:
     found = pair.lake.run(pair.spec, JobOptions(action=Verify(against=THEIRS)))
     assert isinstance(found, TableOutcome)
     assert found.result.error is not None
-    assert (found.result.error.code, found.retriable) == ("AGAINST_FILES_GONE", True)
+    assert (found.result.error.code, found.retriable) == ("FILES_CHANGED", True)
 
 
 def test_table_that_is_not_loaded_says_so(pair: Pair) -> None:
