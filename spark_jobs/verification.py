@@ -209,7 +209,7 @@ class Columns:
     def of(cls, table: SourceTable, table_schema: TableSchema) -> Columns:
         """
         Raises:
-            FatalError: `SOURCE_NOT_COMPARABLE`, `SOURCE_NOT_COMPARABLE`.
+            FatalError: `SOURCE_NOT_COMPARABLE`.
         """
         spec = table_schema.spec
         _require_all_rows(spec)
@@ -310,7 +310,7 @@ def differences_of(context: Engine, table_schema: TableSchema, table: SourceTabl
     """All keys whose rows in the replica and in the source differ; nothing is remembered of them.
 
     Raises:
-        FatalError: `SOURCE_NOT_COMPARABLE`, `SOURCE_NOT_COMPARABLE`.
+        FatalError: `SOURCE_NOT_COMPARABLE`.
     """
     columns, now = Columns.of(table, table_schema), datetime.now(UTC)
     return _Comparing(context, table_schema, TableState(), table, columns, Verify(), now).differences()

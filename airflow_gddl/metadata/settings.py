@@ -16,11 +16,11 @@ from airflow_gddl.contract.codes import (
     FIELD_TYPE,
     FIELD_UNKNOWN,
     FIELD_VALUE,
-    OVERRIDE_INVALID,
     RUNNER_UNKNOWN,
     SETTINGS_INVALID,
     SETTINGS_MISSING,
     VARIABLE_UNKNOWN,
+    Code,
 )
 from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
@@ -174,10 +174,9 @@ class Override:
 class OverrideError(Exception):
     """A variable that can't be used; the text never holds its value."""
 
-    code = OVERRIDE_INVALID
-
-    def __init__(self, variable: str, message: str, remedy: str) -> None:
+    def __init__(self, code: Code, variable: str, message: str, remedy: str) -> None:
         super().__init__(message)
+        self.code = code
         self.variable = variable
         self.message = message
         self.remedy = remedy
@@ -204,10 +203,12 @@ def overrides(environ: Mapping[str, str]) -> Iterator[Override]:
 def _check_form(variable: str, parts: tuple[str, ...]) -> None:
     if parts[0] not in _SECTIONS:
         known = ", ".join(f"{PREFIX}{name.upper()}__" for name in _SECTIONS)
-        raise OverrideError(variable, "names no section of gddl.yaml", f"start it with {known} or unset it")
+        raise OverrideError(
+            FIELD_UNKNOWN, variable, "names no section of gddl.yaml", f"start it with {known} or unset it"
+        )
     if len(parts) < _SECTIONS[parts[0]] or not all(parts):
         form = {2: "<FIELD>", 3: "<NAME>__<FIELD>"}[_SECTIONS[parts[0]]]
-        raise OverrideError(variable, "names no field", f"write {PREFIX}{parts[0].upper()}__{form}")
+        raise OverrideError(FIELD_UNKNOWN, variable, "names no field", f"write {PREFIX}{parts[0].upper()}__{form}")
 
 
 def _value(variable: str, text: str) -> Any:
@@ -217,7 +218,7 @@ def _value(variable: str, text: str) -> Any:
     try:
         return files.read_yaml(text)
     except (DocumentError, UnicodeError) as error:
-        raise OverrideError(variable, "not a YAML value", "check quotes and brackets") from error
+        raise OverrideError(FIELD_VALUE, variable, "not a YAML value", "check quotes and brackets") from error
 
 
 def apply(settings: dict[str, Any], override: Override) -> FieldPath:

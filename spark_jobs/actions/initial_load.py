@@ -57,7 +57,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Write the files of a full load; the next run takes them. A load that was interrupted is resumed.
 
     Raises:
-        FatalError: `INITIAL_LOAD_REFUSED`, `INITIAL_LOAD_REFUSED`; as `url_of` and `opened`.
+        FatalError: `INITIAL_LOAD_REFUSED`; as `url_of` and `opened`.
         RetriableError: `TABLE_BUSY`: another process loads the table; `SOURCE_UNREACHABLE`, `JOB_CANCELLED`.
     """
     _require_possible(run)

@@ -98,7 +98,7 @@ _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = (SPARK_GONE, WORKER_DIED)
 _PLAIN = ("run", "handle_errors", "release")
 """Loads that take what has landed."""
-_NO_SPARK = (NEEDS_SPARK, JAVA_MISSING, DELTA_MISSING, PACKAGE_MISSING, DELTA_MISSING)
+_NO_SPARK = (NEEDS_SPARK, JAVA_MISSING, DELTA_MISSING, PACKAGE_MISSING)
 
 
 def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome:

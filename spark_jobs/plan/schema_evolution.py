@@ -569,7 +569,7 @@ def plan_schema(table: Schema | None, groups: tuple[LandedGroup, ...], rules: Sc
 
     Raises:
         FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `LAYOUT_COLUMN_MISSING`;
-            `LAYOUT_COLUMN_MISSING`; `COLUMN_TYPE_UNSUPPORTED`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
+            `LAYOUT_COLUMN_MISSING`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
             a column to be added whose type no table can hold.
     """
     keys = {landed_name(key).lower(): key for key in rules.required}

@@ -574,7 +574,7 @@ def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
         replayed: they are records of the quarantine, which may have them.
 
     Raises:
-        FatalError: `COLUMN_NAMES_COLLIDE`, `COLUMN_NAMES_COLLIDE`; as `Columns.evaluate`.
+        FatalError: `COLUMN_NAMES_COLLIDE`; as `Columns.evaluate`.
     """
     spec = group.dialect.spec
     if group.prepared or not (spec.rename or spec.derive):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyspark
 
 from airflow_gddl.contract import spark_versions as versions
-from airflow_gddl.contract.codes import DELTA_MISSING, Code
+from airflow_gddl.contract.codes import DELTA_MISSING
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.stores import scratch as scratch_folders
@@ -45,7 +45,6 @@ class JarSet:
     Attributes:
         name: of their folder in the cache.
         what: for messages.
-        code: of the error when they can't be had.
         coordinates: Maven's, `group:artifact:version`.
         excluded: `group:artifact` that they would bring along.
         wanted: how the names of those that go to the class path begin; empty: all of them.
@@ -54,7 +53,6 @@ class JarSet:
 
     name: str
     what: str
-    code: Code
     coordinates: tuple[str, ...]
     excluded: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
@@ -81,7 +79,6 @@ def _delta(version: str) -> JarSet:
     return JarSet(
         name=f"delta-{version}-spark-{versions.text(versions.series(pyspark.__version__))}",
         what=f"Delta {version}",
-        code=DELTA_MISSING,
         coordinates=(versions.artifact(pyspark.__version__, version),),
         excluded=("org.apache.hadoop:*",),
         wanted=(
@@ -104,7 +101,6 @@ def s3a() -> JarSet:
     return JarSet(
         name=f"hadoop-aws-{hadoop}-sdk-{sdk}",
         what=f"S3A {hadoop}",
-        code=DELTA_MISSING,
         coordinates=(
             f"org.apache.hadoop:hadoop-aws:{hadoop}",
             *(f"software.amazon.awssdk:{module}:{sdk}" for module in modules),
@@ -192,7 +188,7 @@ def class_path(bundle: JarSet, scratch: Path, fetched: Callable[[Path, Path, Jar
         fetched: see `fetch`.
 
     Raises:
-        FatalError: the bundle's code: they are not in the cache and can't be had.
+        FatalError: `DELTA_MISSING`: they are not in the cache and can't be had.
     """
     said = ""
     for each in (bundle, bundle.other):
@@ -208,7 +204,7 @@ def class_path(bundle: JarSet, scratch: Path, fetched: Callable[[Path, Path, Jar
         if jars:
             return jars
     raise FatalError(
-        bundle.code,
+        DELTA_MISSING,
         f"the JARs of {bundle.what} could not be had from Maven Central: {said}",
         remedy=f"open the way to Maven Central, or put the JARs into {cache_folder() / bundle.name}",
     )

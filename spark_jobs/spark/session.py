@@ -265,7 +265,7 @@ def open_session(settings: SessionSettings) -> SparkSession:
     """The active session where a platform has one, that of a cluster where the job is for one, else an embedded one.
 
     Raises:
-        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `DELTA_MISSING`, `SPARK_UNSUPPORTED`,
+        FatalError: `JAVA_MISSING`, `DELTA_MISSING`, `SPARK_UNSUPPORTED`,
             `DELTA_UNSUPPORTED`, and those of `open_on_cluster`.
         RetriableError: `NO_EXECUTORS`.
     """
@@ -420,7 +420,7 @@ def class_path_of(settings: SessionSettings, scratch: Path) -> str:
     """What an embedded Spark has before its own JARs, as `PATH` is written; JARs that are not in the cache are fetched.
 
     Raises:
-        FatalError: `SPARK_UNSUPPORTED`, `DELTA_UNSUPPORTED`, `DELTA_MISSING`, `DELTA_MISSING`.
+        FatalError: `SPARK_UNSUPPORTED`, `DELTA_UNSUPPORTED`, `DELTA_MISSING`.
     """
     return os.pathsep.join([*_jars(settings, scratch), *_log_store(settings)])
 

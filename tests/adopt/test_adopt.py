@@ -484,6 +484,8 @@ def test_maintenance_and_erasure_of_adopted_rows(lake: Lake) -> None:
     lake.done(spec)
     assert lake.replica(spec) == {2: "changed", 8: "late"}
     verified(lake, spec)
+    lake.done(spec, JobOptions(action=AdoptRelease(confirmed=True)))
+    assert "ADOPT_ERASED" in {warning.code for warning in lake.done(spec, adopting()).warnings}
 
 
 def test_repairs_do_not_replace_a_table_of_another_job(lake: Lake) -> None:

@@ -30,7 +30,6 @@ def class_path(scratch: Path) -> list[str]:
     wanted = jars.JarSet(
         name=f"hadoop-minicluster-{version}",
         what=f"Hadoop's mini cluster {version}",
-        code="JARS_MISSING",
         coordinates=(
             f"org.apache.hadoop:hadoop-client-minicluster:{version}",
             "org.bouncycastle:bcpkix-jdk18on:1.82",

@@ -149,6 +149,7 @@ def test_file_that_is_copied_again_while_it_is_read_is_read_whole(
     assert [warning.sample for warning in first.warnings if warning.code == "FILES_UNSETTLED"] == [
         (str(path),) for _ in range(first.revisit)
     ]
+    assert ("FILE_VANISHED" in {warning.code for warning in first.warnings}) == (part is None)
     path.write_bytes(whole)
     lake.done(spec)
     assert lake.replica(spec) == after

@@ -21,6 +21,7 @@ from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.connections import LENT
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
+from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.table_run import TableRun
@@ -268,13 +269,13 @@ def test_composite_keys_of_text(source: sa.Engine, tmp_path: Path) -> None:
     assert [k["key"] for k in reported["keys"]] == ['{"a": "Z", "b": "1"}']
 
 
-def test_masked_keys_are_not_compared(source: sa.Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("spec", [replace(SPEC, mask={"id": "hash"}), with_expressions(replace(SPEC, where="id > 0"))])
+def test_masked_keys_and_filtered_rows_are_not_compared(spec: TableSpec, source: sa.Engine, tmp_path: Path) -> None:
     three(tmp_path, source)
-    masked = replace(SPEC, mask={"id": "hash"})
-    lake = Lake(tmp_path / "masked")
-    lake.load(masked)
-    lake.done(masked)
-    assert code(verify(lake, source, masked)) == "SOURCE_NOT_COMPARABLE"
+    lake = Lake(tmp_path / "other")
+    lake.load(spec)
+    lake.done(spec)
+    assert code(verify(lake, source, spec)) == "SOURCE_NOT_COMPARABLE"
 
 
 SECRET = "hunter2"  # noqa: S105 - it opens nothing

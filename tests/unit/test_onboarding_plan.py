@@ -72,7 +72,8 @@ def codes(plan: OnboardingPlan) -> list[tuple[str, str]]:
 
 
 def test_a_new_source_gets_rows_and_keys_with_their_evidence(source: Source) -> None:
-    source.apply(table("orders", "id", 200 * MB), table("lines", "order_id,no"), table("log", None))
+    plan = source.apply(table("orders", "id", 200 * MB), table("lines", "order_id,no"), table("log", None))
+    assert codes(plan) == [("shop.log", "ONBOARD_NO_KEY")]
     assert source.text(TABLES) == (
         "# Proposed by `gddl onboard shop`: review and edit it. Later runs do not change this file.\n"
         "source: shop\n"

@@ -28,6 +28,7 @@ _OF_CLASS = {
     "RetriableError": {"retriable"},
     "QuarantinableError": {"row", "file", "warning"},
     "DocumentError": {"problem", "file"},
+    "OverrideError": {"problem"},
     "CatalogError": {"warning"},
     "RunWarning": {"warning"},
     "ErrorInfo": {"fatal", "retried", "retriable"},

@@ -13,12 +13,6 @@ ACTION_MISSING = Code(
 ADOPT_ERASED = Code(
     "ADOPT_ERASED", "warning", "keys erased before may be back with the adopted table's rows", "erase these keys again"
 )
-ADOPT_FILES_GONE = Code(
-    "ADOPT_FILES_GONE",
-    "retriable",
-    "the other job removed files of the version read; nothing was written",
-    "as the message says",
-)
 ADOPT_NOT_PROVED = Code(
     "ADOPT_NOT_PROVED",
     "fatal",
@@ -46,12 +40,6 @@ AGAINST_DIFFERENT = Code(
     "rows of both tables differ, and no pending file explains it",
     "see [Compare with another table](repair.md#compare-with-another-table)",
 )
-AGAINST_FILES_GONE = Code(
-    "AGAINST_FILES_GONE",
-    "retriable",
-    "files of the other table vanished while it was read",
-    "run again; keep VACUUM away meanwhile",
-)
 AGAINST_REFUSED = Code(
     "AGAINST_REFUSED",
     "fatal",
@@ -76,11 +64,11 @@ CLUSTER_UNUSABLE = Code(
     "Spark could not start on the cluster or the job's machine",
     "see the job's log; check `runners` in `gddl.yaml` and the tier's `memory`",
 )
-CODE_MISSING = Code(
-    "CODE_MISSING", "setup", "this Python has no folder with the job's code", "install the wheel, or the source tree"
-)
 COMMAND_MISSING = Code(
-    "COMMAND_MISSING", "setup", "this installation lacks the module of a command", "install all of airflow-gddl"
+    "COMMAND_MISSING",
+    "setup",
+    "this installation lacks the module of a command, or the job's code",
+    "install all of airflow-gddl",
 )
 CONNECTION_UNUSABLE = Code(
     "CONNECTION_UNUSABLE",
@@ -124,8 +112,8 @@ CUT_TABLE_CHANGED = Code(
 DELTA_MISSING = Code(
     "DELTA_MISSING",
     "retried",
-    "Delta's JARs can't be fetched or stored",
-    "put the JARs into the named cache; set `HOME` or `GDDL_JARS`",
+    "JARs of Delta, or of Spark for S3, can't be fetched or stored",
+    "allow access to Maven Central, or put them into the named cache; set `HOME` or `GDDL_JARS`",
 )
 DELTA_UNSUPPORTED = Code(
     "DELTA_UNSUPPORTED",
@@ -219,7 +207,7 @@ ICEBERG_CONTENDED = Code(
 INITIAL_LOAD_REFUSED = Code(
     "INITIAL_LOAD_REFUSED",
     "fatal",
-    "a full load from the source database is not possible for this table",
+    "a full load from the source database is not possible for this table, or a value of it",
     "as the message says; see [Initial load](initial-load.md); `--again` if already loaded",
 )
 INITIAL_LOAD_TEXT = Code(
@@ -227,12 +215,6 @@ INITIAL_LOAD_TEXT = Code(
     "warning",
     "source columns without an equal type are loaded as text",
     "set a type in `options.types`, or nothing",
-)
-INITIAL_LOAD_VALUE = Code(
-    "INITIAL_LOAD_VALUE",
-    "fatal",
-    "a value of the source can't be written as text",
-    "correct it at the source, or use `exclude_columns`",
 )
 INTERNAL = Code("INTERNAL", "fatal", "the command has a defect", "run again with `--debug` and report it")
 JAVA_MISSING = Code(
@@ -495,17 +477,11 @@ SOURCE_DRIVER_MISSING = Code(
     "the database's driver is missing, or SQLAlchemy is too old",
     "install it where jobs run, or `gddl onboard SOURCE`",
 )
-SOURCE_FILTERED = Code(
-    "SOURCE_FILTERED",
+SOURCE_NOT_COMPARABLE = Code(
+    "SOURCE_NOT_COMPARABLE",
     "fatal",
-    "a table with `where` can't be compared with its source",
+    "the table has `where`, or key columns that are masked or of types that can't be compared",
     "remove `verify_connection`; `gddl verify` compares with its changes",
-)
-SOURCE_KEYS_NOT_COMPARABLE = Code(
-    "SOURCE_KEYS_NOT_COMPARABLE",
-    "fatal",
-    "key columns are masked, or of types that can't be compared",
-    "remove `verify_connection` for this table",
 )
 SOURCE_LOG_LOST = Code(
     "SOURCE_LOG_LOST",

@@ -122,14 +122,8 @@ METADATA_OUTDATED = Code(
 METADATA_UNREACHABLE = Code(
     "METADATA_UNREACHABLE",
     "retriable",
-    "the object store with the metadata or table placement does not answer",
-    "check network, region and rights",
-)
-OVERRIDE_INVALID = Code(
-    "OVERRIDE_INVALID",
-    "problem",
-    "a `GDDL_…` variable names no setting, or its value is invalid",
-    "correct or unset the variable",
+    "the metadata or table placement can't be read, or a task has no copy of it",
+    "check network, region, rights and `[gddl] metadata`; see the import errors",
 )
 PATH_UNUSABLE = Code(
     "PATH_UNUSABLE",

@@ -31,8 +31,8 @@ COLUMNS_CHANGED = Code(
 COLUMN_NAMES_COLLIDE = Code(
     "COLUMN_NAMES_COLLIDE",
     "fatal",
-    "two columns of a file would get one name",
-    "`rename` or `exclude_columns` with one exact name",
+    "two columns of a file, or one and a computed one, would get one name",
+    "`rename` or `exclude_columns` with one exact name; give the computed column another",
 )
 COLUMN_NAME_RESERVED = Code(
     "COLUMN_NAME_RESERVED",
@@ -43,8 +43,8 @@ COLUMN_NAME_RESERVED = Code(
 COLUMN_TYPE_UNSUPPORTED = Code(
     "COLUMN_TYPE_UNSUPPORTED",
     "fatal",
-    "a column has an invalid type, or one that no table can hold",
-    "exclude the column, or correct `options.types`",
+    "a column has an invalid type, or one that no table, or no partition, can hold",
+    "exclude the column, or correct `options.types`; for a partition see [Layout](layout.md)",
 )
 CONTROL_COLUMN_MISSING = Code(
     "CONTROL_COLUMN_MISSING",
@@ -57,12 +57,6 @@ DERIVED_CHANGED = Code(
     "fatal",
     "`derive` differs from the columns the tables were built with",
     "restore it, or `gddl rebuild --table T`",
-)
-DERIVED_COLUMN_TAKEN = Code(
-    "DERIVED_COLUMN_TAKEN",
-    "fatal",
-    "files have a column with the name of a computed one",
-    "give the computed column another name",
 )
 FILTER_CHANGED = Code(
     "FILTER_CHANGED",
@@ -133,12 +127,6 @@ PARTITION_CHANGED = Code(
     "fatal",
     "`partition_by` differs from the one the replica was built with",
     "restore it, or `gddl rebuild --table T`",
-)
-PARTITION_TYPE_UNSUPPORTED = Code(
-    "PARTITION_TYPE_UNSUPPORTED",
-    "fatal",
-    "a partition column has a type that is not supported",
-    "use text, whole number, date or boolean, or `cluster_by`",
 )
 PROTECTED_COLUMN_MISSING = Code(
     "PROTECTED_COLUMN_MISSING",

@@ -49,8 +49,8 @@ ERASURE_SALT_MISSING = Code(
 FILES_CHANGED = Code(
     "FILES_CHANGED",
     "retriable",
-    "files changed while a reload or snapshot was read; tables are unchanged",
-    "run the reload again, or wait for the next run",
+    "files of a reload, snapshot or other table changed while they were read; nothing was written",
+    "run it again, or wait for the next run; keep VACUUM of other tables away meanwhile",
 )
 FILES_UNSETTLED = Code(
     "FILES_UNSETTLED",
@@ -123,12 +123,6 @@ RELOAD_UNFINISHED = Code(
     "fatal",
     "a reload of a snapshot table was interrupted before it began",
     "run `gddl reload --from-files --table T` again",
-)
-S3A_MISSING = Code(
-    "S3A_MISSING",
-    "retried",
-    "Spark's JARs for S3 can't be fetched",
-    "allow access to Maven Central, or fill the named cache",
 )
 S3_BUCKET_MISSING = Code(
     "S3_BUCKET_MISSING",

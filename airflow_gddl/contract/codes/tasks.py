@@ -41,12 +41,6 @@ MAINTENANCE_DUE = Code(
 METADATA_INVALID = Code(
     "METADATA_INVALID", "warning", "a file or setting of the metadata is invalid", "as the message says"
 )
-METADATA_UNREADABLE = Code(
-    "METADATA_UNREADABLE",
-    "retriable",
-    "a task can't read the metadata, and has no copy of it",
-    "see the import errors; check `[gddl] metadata`",
-)
 NOTIFIER_UNREACHABLE = Code(
     "NOTIFIER_UNREACHABLE",
     "retriable",

@@ -76,8 +76,7 @@ _AHEAD = timedelta(days=1)
 """How far the time of a snapshot may be ahead of the clock: folders name no zone, and some name the next day."""
 _OF_CONTENT = (
     BAD_ROWS, COLUMN_NAMES_COLLIDE, COLUMN_NAME_RESERVED, COLUMN_TYPE_UNSUPPORTED, EXPECTATION_FAILED,
-    FILTER_COLUMN_MISSING, KEY_COLUMN_MISSING, COLUMN_TYPE_UNSUPPORTED, SCHEMA_INCOMPATIBLE,
-    SCHEMA_REFUSED,
+    FILTER_COLUMN_MISSING, KEY_COLUMN_MISSING, SCHEMA_INCOMPATIBLE, SCHEMA_REFUSED,
 )  # fmt: skip
 """Errors of a load for which what a snapshot holds can be the cause."""
 _OF_CAPTURE = (SNAPSHOT_HELD, SNAPSHOT_WAITING, SNAPSHOT_CLEARED, FILES_IGNORED, FOLDER_MISSING)
