@@ -377,7 +377,7 @@ class Quarantine(Protocol):
         ...
 
     def forget(self, plan: BatchPlan) -> None:
-        """Of a dropped batch: what it has resolved is unresolved again, and its rows leave the errors table."""
+        """Undo a dropped batch: what it has resolved is unresolved again, and its rows leave the errors table."""
         ...
 
     def counts(self) -> tuple[int, int]:
