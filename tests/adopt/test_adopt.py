@@ -484,7 +484,7 @@ def test_maintenance_and_erasure_of_adopted_rows(lake: Lake) -> None:
     lake.done(spec)
     assert lake.replica(spec) == {2: "changed", 8: "late"}
     verified(lake, spec)
-    lake.done(spec, JobOptions(action=AdoptRelease(confirmed=True)))
+    lake.done(spec, JobOptions(action=Adopt(mode="release", confirmed=True)))
     assert "ADOPT_ERASED" in {warning.code for warning in lake.done(spec, adopting()).warnings}
 
 
