@@ -35,7 +35,6 @@ from spark_jobs.dialects.protocol import Probed, Unreadable, match
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.erasures import Erasure
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.plan.planned_batch import PlannedFile, has_few_rows
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.erasure import WantedKey, key_text
@@ -44,6 +43,7 @@ from spark_jobs.rules.masks import masked_text
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.engine import Engine
 from spark_jobs.tables.file_rules import ChangesErased
+from spark_jobs.tables.vacuum import vacuum_hours
 from spark_jobs.verification import DIFFERENCES, WINDOW_DIFFERENCES
 
 

@@ -26,6 +26,7 @@ from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.batch.damaged_tables import require_undamaged
+from spark_jobs.batch.merge import tombstones_since
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.tidying import TABLES
 from spark_jobs.batch.totals import RunTotals
@@ -34,11 +35,11 @@ from spark_jobs.features import features_of, installed_features
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.cut_changes import note_cut
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.identity import has_same_identity, vacuum_hours
+from spark_jobs.plan.identity import has_same_identity
 from spark_jobs.plan.planned_batch import FileEntry, TableState, has_few_rows
-from spark_jobs.plan.tombstones import tombstones_since
 from spark_jobs.tables.engine import Compacted, Engine, Maintenance
 from spark_jobs.tables.replayed_log import CHECKPOINT, COMMIT, POINTER
+from spark_jobs.tables.vacuum import vacuum_hours
 
 _DELETED_AT_ONCE, _SAMPLE = 1000, 5
 

@@ -8,7 +8,8 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.pending import can_let_go
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.identity import require_same_identity, vacuum_hours
+from spark_jobs.plan.identity import require_same_identity
+from spark_jobs.tables.vacuum import vacuum_hours
 
 if TYPE_CHECKING:
     from spark_jobs.tables.engine import Engine

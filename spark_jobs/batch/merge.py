@@ -22,12 +22,14 @@ from spark_jobs.plan.batching import generation_floors_of
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.sweeps import SweepRule, held_sweep
-from spark_jobs.plan.tombstones import tombstones_since
 from spark_jobs.rules.figures import Figures
 
 if TYPE_CHECKING:
     from spark_jobs.tables.engine import BatchWork, Engine
     from spark_jobs.tables.whole_tables import TableWriter
+
+from airflow_gddl.contract.durations import seconds
+from airflow_gddl.contract.spec import TableSpec
 
 
 def merge(table: TableSession, batch: Batch) -> Batch:
@@ -142,3 +144,8 @@ def sweep_alone(context: Engine, plan: BatchPlan, state: TableState, *, sweeps: 
         vanished = plan.generation if swept.done else state.swept
         work.history(generation_floors_of(plan, state), swept=vanished)
     return swept
+
+
+def tombstones_since(spec: TableSpec, now: datetime) -> datetime:
+    """Tombstones of deletes that were applied before this time are removed, by a batch once a day or maintenance."""
+    return now - timedelta(seconds=seconds(spec.tombstone_retention))

@@ -7,8 +7,8 @@ import logging
 from airflow_gddl.contract.features import used_by
 from airflow_gddl.stores import lake_files
 from spark_jobs.batch.session import TableSession
-from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.plan.planned_batch import has_few_rows
+from spark_jobs.tables.vacuum import vacuum_hours
 
 TABLES = ("changes", "replica", "history", "errors", "tombstones")
 

@@ -35,7 +35,6 @@ from spark_jobs.rules.outcome import Applied, Outcome, StoredState, moved_row_de
 from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes, skipped
 from spark_jobs.rules.stored_columns import change_schema, key_schema, told
 from spark_jobs.tables import table_definition, whole_tables
-from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import files_of_batch, may_repeat, needed_of_replica
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
@@ -46,7 +45,7 @@ from spark_jobs.tables.file_rules import Output, output_of, written
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_rows import Source, by_key, by_row, keys_of, matches_of, without_places
-from spark_jobs.tables.whole_tables import TableWriter
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
 """Names of tables for rules: changes of the batch, changes before it, and all changes."""

@@ -33,7 +33,6 @@ from spark_jobs.rules.stale_rows import suspects
 from spark_jobs.rules.stored_columns import change_schema, told
 from spark_jobs.rules.sweep import appended
 from spark_jobs.tables import table_definition, whole_tables
-from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.decoding import Decoding, landed, resumed_batch, resumed_schema
 from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, main_counts, merge_metrics
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
@@ -42,7 +41,7 @@ from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.small_files import with_smallest
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_rows import FindRows, KeyMatches, find, find_stored, search
-from spark_jobs.tables.whole_tables import TableWriter, changes_of_keys, update_history
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter, changes_of_keys, update_history
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,6 @@ from spark_jobs.rules.outcome import Applied
 from spark_jobs.rules.redelivery import Overlap
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.batch_by_ranges import PartsTables, PartsWork
-from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import (
     APPEND,
@@ -23,6 +22,7 @@ from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, REPLICA, PartBounds, PartsReader
 from spark_jobs.tables.places import Place
 from spark_jobs.tables.table_context import TableContext
+from spark_jobs.tables.whole_tables import BatchContext
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,7 +27,6 @@ from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
-from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.fold import applied_before
@@ -36,20 +35,30 @@ from spark_jobs.spark.session_settings import is_on_a_cluster
 from spark_jobs.spark.tasks import map_in_arrow
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
-from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.engine import BatchWork, Compacted, Engine
-from spark_jobs.tables.exchanged_rows import WorkOnRows, WriteRows, by_range
 from spark_jobs.tables.file_rules import remove_rows
 from spark_jobs.tables.first_load import FirstLoadReader
 from spark_jobs.tables.one_task import OneTaskEngine, cut_changes
-from spark_jobs.tables.places import DEAD_WORKER, DeclinedError, InProcess, KeyWork, Place, Work, stream_of, stream_rows
+from spark_jobs.tables.places import (
+    DEAD_WORKER,
+    DeclinedError,
+    InProcess,
+    KeyWork,
+    Place,
+    Work,
+    WorkOnRows,
+    WriteRows,
+    by_range,
+    stream_of,
+    stream_rows,
+)
 from spark_jobs.tables.snapshots import is_settable
 from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
 from spark_jobs.tables.swap import Swap, SwapRequest
 from spark_jobs.tables.table_context import TableContext
-from spark_jobs.tables.unneeded_files import named_files
-from spark_jobs.tables.whole_tables import TableWriter, keep_readable
+from spark_jobs.tables.vacuum import named_files, own_hours
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter, keep_readable
 
 _REPORT = "report"
 _TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")

@@ -17,7 +17,6 @@ from airflow_gddl.contract.layout import join as join_path
 from airflow_gddl.stores import Storage
 from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.batching import BatchLimits
-from spark_jobs.plan.identity import own_hours
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rules.arrays import by_name
@@ -25,7 +24,6 @@ from spark_jobs.rules.figures import Appended
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
 from spark_jobs.rules.order import as_events, for_both_keys
 from spark_jobs.rules.stored_columns import change_schema, key_schema
-from spark_jobs.tables.batch_context import BatchContext
 from spark_jobs.tables.batch_in_memory import BatchInMemory, WholeBatch, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BatchWork, Compacted, Engine
@@ -37,8 +35,8 @@ from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.swap import Swap, SwapRequest
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_rows import Source, by_key
-from spark_jobs.tables.unneeded_files import unneeded
-from spark_jobs.tables.whole_tables import TableWriter, keep_readable
+from spark_jobs.tables.vacuum import own_hours, unneeded
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter, keep_readable
 
 _CHANGES = "changes"
 

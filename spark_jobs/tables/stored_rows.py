@@ -9,24 +9,27 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.types as pt
 
 from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import DeltaSchema, by_name
 from spark_jobs.rules.erasure import KeyRows, highest, with_key
-from spark_jobs.rules.order import recorded_files
-from spark_jobs.rules.other_table import OtherTableFindings, OtherTableRule
+from spark_jobs.rules.order import as_events, for_both_keys, recorded_files
+from spark_jobs.rules.other_table import CHANGES, OURS, THEIRS, OtherTableFindings, OtherTableRule, findings_of
 from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
+from spark_jobs.rules.shards import of_shard
+from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.sweep import unmarked
-from spark_jobs.rules.verify import SharedKeys, Verdict
+from spark_jobs.rules.verify import Comparison, SharedKeys, Verdict, compare, expected_state, live_rows, verdict_of
 from spark_jobs.rules.windows import changed_since
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.replayed_log import replayed
-from spark_jobs.tables.table_comparison import compared_with, verify
 from spark_jobs.tables.table_context import TableContext
-from spark_jobs.tables.table_rows import Source, as_they_are, by_file, without_places
+from spark_jobs.tables.table_rows import Source, as_they_are, by_file, by_key, without_places
 from spark_jobs.tables.whole_tables import keys_shared
 
 _ROWS = "rows"
@@ -85,7 +88,7 @@ class StoredRows:
             since: only rows with a time in this column at or after a moment; None: all.
         """
         path = self.context.layout.replica
-        yield from live_rows(self.opened(path), path, columns, since)
+        yield from replica_rows(self.opened(path), path, columns, since)
 
     def rows_of_key(self, path: str, table_schema: TableSchema, key: tuple[str, ...], limit: int) -> KeyRows:
         """Rows of a change table, replica or tombstones that have a key; of changes also those that had it before.
@@ -103,12 +106,25 @@ class StoredRows:
         """Compare the replica with the state computed from its change table, without generations before `swept`."""
         layout = self.context.layout
         tables = self.opened_whole(layout.replica, layout.changes)
-        return verify(tables, layout, table_schema, swept=swept, limit=limit)
+        rule, replica = _Comparing(schema=table_schema, swept=swept, limit=limit), tables.existing(layout.replica)
+        ours = {*table_schema.columns, GDDL}
+        columns = [name for name in replica.schema.names if name in ours]
+        sources = {
+            _REPLICA: Source.of(replica, rule.replica, columns),
+            _CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+        }
+        return verdict_of((_comparison(report) for report in by_key(tables, sources, rule.keys, rule)), limit)
 
     def compared_with(self, path: str, rule: OtherTableRule) -> OtherTableFindings:
         """Compare the replica with another table by key."""
         layout = self.context.layout
-        return compared_with(self.opened_whole(layout.replica, layout.changes, path), layout, path, rule)
+        tables = self.opened_whole(layout.replica, layout.changes, path)
+        sources = {
+            THEIRS: Source.of(tables.existing(path), rule.theirs, rule.read),
+            OURS: Source.of(tables.existing(layout.replica), rule.ours, [*rule.columns, GDDL]),
+            CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+        }
+        return findings_of(by_key(tables, sources, key_schema(rule.schema), rule), rule.shown)
 
     def shared_keys(self) -> SharedKeys:
         """Rows of the replica that share their key with others."""
@@ -116,7 +132,7 @@ class StoredRows:
         return keys_shared(self.opened_whole(path), path, self.context.spec.keys)
 
 
-def live_rows(
+def replica_rows(
     tables: Tables, path: str, columns: Sequence[str], since: tuple[str, datetime] | None = None
 ) -> Iterator[tuple[Any, ...]]:
     """See `StoredRows.live_rows`."""
@@ -149,3 +165,41 @@ class _Recorded:
 
     def __call__(self, rows: pa.Table) -> list[dict[str, Any]]:
         return [asdict(file) for file in recorded_files([rows], self.gddl)]
+
+
+_REPLICA, _CHANGES = "replica", "changes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Comparing:
+    """Rules of a comparison; sent to tasks."""
+
+    schema: TableSchema
+    swept: int
+    limit: int
+
+    @property
+    def keys(self) -> pa.Schema:
+        """Columns by which rows of the two tables belong together: without a key, those whose values have an order."""
+        kinds = DeltaSchema(self.schema.data).arrow
+        names = self.schema.keys or [field.name for field in kinds if not pt.is_nested(field.type)]
+        return pa.schema([kinds.field(name) for name in names])
+
+    def changes(self, rows: pa.Table) -> pa.Table:
+        shard_rows = of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
+        return for_both_keys(shard_rows, self.schema)
+
+    def replica(self, rows: pa.Table) -> pa.Table:
+        return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
+
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+        happened = as_events(rows[_CHANGES], self.schema) if self.schema.keys else rows[_CHANGES]
+        comparison = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
+        return json.dumps(
+            [comparison.rows, comparison.expected_rows, sorted(comparison.buckets), comparison.keys]
+        ).encode()
+
+
+def _comparison(report: bytes) -> Comparison:
+    rows, expected_rows, buckets, keys = json.loads(report)
+    return Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))

@@ -65,7 +65,7 @@ from spark_jobs.tables.delta_tables import Tables, Write, Written
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_rules import Output, deleted, output_of, without_type_changes, written
 from spark_jobs.tables.places import stream_of, stream_rows
-from spark_jobs.tables.stored_rows import live_rows
+from spark_jobs.tables.stored_rows import replica_rows
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_definition import TableDefinition
 from spark_jobs.tables.table_rows import PLACES, Source, by_key, by_row, without_places
@@ -140,10 +140,10 @@ class SwapRequest:
 def compared(work: Swap, columns: Sequence[str]) -> Replaced:
     """See `Swap.compared`: by hashes of all rows in this process, and keys up to `_COMPARED` rows."""
     path, keys = work.live.layout.replica, len(work.request.table_schema.keys)
-    before = sum(1 for _ in live_rows(work.tables, path, columns[:1]))
+    before = sum(1 for _ in replica_rows(work.tables, path, columns[:1]))
     if before > _COMPARED:
         return Replaced(rows=sum(1 for _ in work.rows(columns[:1])), rows_before=before)
-    old, new = _hashed(live_rows(work.tables, path, columns), keys), _hashed(work.rows(columns), keys)
+    old, new = _hashed(replica_rows(work.tables, path, columns), keys), _hashed(work.rows(columns), keys)
     return Replaced(
         rows=len(new), rows_before=before, appear=len(new.keys() - old.keys()),
         vanish=len(old.keys() - new.keys()), change=sum(old[k] != new[k] for k in old.keys() & new.keys()),

@@ -25,8 +25,8 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.plan.identity import vacuum_hours
 from spark_jobs.tables.delta_tables import Tables
+from spark_jobs.tables.vacuum import vacuum_hours
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
 from tests.spark.children import killed_child

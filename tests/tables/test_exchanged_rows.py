@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.stores import Storage
-from spark_jobs.tables.exchanged_rows import WorkOnRows, WriteRows, by_range
-from spark_jobs.tables.places import InProcess
+from spark_jobs.tables.places import InProcess, WorkOnRows, WriteRows, by_range
 
 PARTS = st.lists(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["a", "b"]), st.text(max_size=3)), max_size=6))
 """For each part its rows: number of the range, table, value."""
