@@ -19,9 +19,8 @@ from spark_jobs.batch.totals import RunTotals
 from spark_jobs.features import features_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import require_sound_tables
-from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import BatchPlan
-from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.plan.waiting_files import Discovery, LandingRange
 from spark_jobs.tables.places import DeclinedError
 
 

@@ -13,7 +13,7 @@ from spark_jobs.batch.pending import PendingWork
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.pipeline import finished, process_pending
-from spark_jobs.plan.landing_range import LandingRange
+from spark_jobs.plan.waiting_files import LandingRange
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:

@@ -37,7 +37,6 @@ from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import next_batch
 from spark_jobs.plan.generations import Recorded, of_times, reconstruct
 from spark_jobs.plan.identity import require_same_identity, reselected_columns
-from spark_jobs.plan.landing_range import LandingRange
 from spark_jobs.plan.planned_batch import (
     BatchCommit,
     BatchPlan,
@@ -52,7 +51,7 @@ from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotRun, text_of
 from spark_jobs.plan.sweeps import SweepRule, sweep_state
 from spark_jobs.plan.table_schema import TableSchema
-from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.plan.waiting_files import Discovery, LandingRange
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from airflow_gddl.stores import Storage
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import has_of_changes, remember, versions_of
-from spark_jobs.batch.refusals import forms_after
+from spark_jobs.batch.read import forms_after
 from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.batch.source_log import files_before_log_began, log_time
 from spark_jobs.batch.totals import columns_of

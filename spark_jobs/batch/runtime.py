@@ -25,7 +25,7 @@ from spark_jobs.batch.totals import TaskOutcome
 from spark_jobs.discovery import (
     FileStreamSource,
 )
-from spark_jobs.plan.source_limits import SourceLimits
+from spark_jobs.plan.batching import SourceLimits
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster
 from spark_jobs.tables.places import DeclinedError, TaskBounds, usual_bounds
 

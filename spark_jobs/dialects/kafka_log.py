@@ -24,7 +24,7 @@ from typing import Any
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.sources.kafka import REGISTRY, REGISTRY_USER, SERVERS, client_settings
-from spark_jobs.plan.source_limits import SourceLimits
+from spark_jobs.plan.batching import SourceLimits
 
 _QUIET = logging.getLogger(f"{__name__}.client")
 """The client's own log: each attempt to connect that fails. What is wrong is in our errors."""

@@ -26,10 +26,10 @@ from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import MAX_PRECISION, parse_type, quoted
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
-from spark_jobs.plan.column_defaults import ColumnDefault
 from spark_jobs.plan.file_times import BY_NAME, FileTimes
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.plan.schema_evolution import ColumnDefault
 from spark_jobs.plan.source_snapshots import KnownSnapshots, SnapshotMarks
 from spark_jobs.plan.types import convertible
 

@@ -14,8 +14,8 @@ from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
 from spark_jobs.dialects.protocol import Dialect, Probed, match
-from spark_jobs.plan.column_defaults import of_added_columns, of_replaced_nulls
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
+from spark_jobs.plan.schema_evolution import of_added_columns, of_replaced_nulls
 from spark_jobs.plan.source_snapshots import (
     IgnoredSnapshot,
     KnownSnapshots,

@@ -169,7 +169,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "work that several actions share, by the options of one of them": {
         "spark_jobs/batch/erasable.py": "erase",
-        "spark_jobs/plan/landing_range.py": "reload",
+        "spark_jobs/plan/waiting_files.py": "reload",
         "spark_jobs/sources/__init__.py": "resync_rows",
         "spark_jobs/verification.py": "verify",
     },

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.plan.column_defaults import ColumnDefault, of_added_columns
+from spark_jobs.plan.schema_evolution import ColumnDefault, of_added_columns
 from tests.conftest import LocalPort
 from tests.debezium.topic import Topic, parquet, warnings_of
 

@@ -21,7 +21,7 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.pipeline import run_table
-from spark_jobs.plan.source_limits import SourceLimits
+from spark_jobs.plan.batching import SourceLimits
 from spark_jobs.tables.file_parts import PartBounds
 from tests.conftest import LocalPort
 from tests.harness.asked import options_of

@@ -23,7 +23,7 @@ from spark_jobs.batch.runtime import NoSpark, Observer, Runtime, silent
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
-from spark_jobs.plan.source_limits import SourceLimits
+from spark_jobs.plan.batching import SourceLimits
 from tests.harness.lake import Lake
 from tests.kafka.broker import Broker
 

@@ -17,7 +17,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.plan.source_limits import SourceLimits
+from spark_jobs.plan.batching import SourceLimits
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 

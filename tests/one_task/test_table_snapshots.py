@@ -30,8 +30,8 @@ from spark_jobs.batch.runtime import utc_now
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.plan.batching import SourceLimits
 from spark_jobs.plan.planned_batch import BatchPlan
-from spark_jobs.plan.source_limits import SourceLimits
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake
 

@@ -33,7 +33,7 @@ from spark_jobs.dialects.debezium.technical import Translated, number_in_transac
 from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
 from spark_jobs.dialects.debezium.whole_rows import column_of_cells, require_whole
 from spark_jobs.dialects.protocol import TRUNCATE
-from spark_jobs.plan.column_defaults import ColumnDefault
+from spark_jobs.plan.schema_evolution import ColumnDefault
 
 Json = Any
 Schema = Mapping[str, Any]

@@ -32,7 +32,7 @@ from spark_jobs.dialects.debezium.connect_values import (
 from spark_jobs.dialects.debezium.technical import Translated, number_in_transaction, with_technical
 from spark_jobs.dialects.debezium.unavailable import Unavailable, may_lack_values
 from spark_jobs.dialects.debezium.whole_rows import is_cell_type, require_whole
-from spark_jobs.plan.column_defaults import ColumnDefault
+from spark_jobs.plan.schema_evolution import ColumnDefault
 
 _AVRO = b"parquet.avro.schema"
 _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}

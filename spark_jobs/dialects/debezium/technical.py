@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.durations import moment_of
 from spark_jobs.dialects.debezium.connect_values import Values
 from spark_jobs.dialects.protocol import LOADED, carried_list, match
-from spark_jobs.plan.column_defaults import ColumnDefault
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
+from spark_jobs.plan.schema_evolution import ColumnDefault
 from spark_jobs.plan.sequence import EPOCH
 
 Source = Mapping[str, Any]
