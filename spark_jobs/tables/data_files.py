@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import math
-import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -31,7 +30,7 @@ from spark_jobs.rules.baseline_rows import completed
 from spark_jobs.rules.delta_values import folder, row_changes, split, with_values
 from spark_jobs.rules.texts import outside_years
 from spark_jobs.tables import delta_log, row_ids
-from spark_jobs.tables.deletion_vectors import rows_of, written
+from spark_jobs.tables.deletion_vectors import PLAIN_PATH, rows_of, written
 from spark_jobs.tables.delta_log import Action, is_on
 from spark_jobs.tables.replayed_log import stated_rows
 from spark_jobs.tables.row_ids import RowIdColumns
@@ -196,17 +195,7 @@ _TOGETHER = 128 * 1024**2
 _SAMPLE, _SMALL, _PARTS, _DIFFERENT = 1_000, 20_000, 20, 0.95
 """Rows that are looked at, of a larger file than a small one in so many parts of it; the share of different values that
 needs no dictionary."""
-_PLAIN = re.compile(r"[A-Za-z0-9_.=/-]*")
 _TEXTS = frozenset(f"{GDDL}.{name}" for name in ("op", "source_file", "batch_id", "source_type", "region"))
-
-
-def may_have_vector(path: str) -> bool:
-    """Whether readers find the deletion vector of a file with this path.
-
-    Where the folder of its partition has special characters, Polars 2.1 compares a path that is escaped with one that
-    is not, and shows the deleted rows.
-    """
-    return _PLAIN.fullmatch(path) is not None
 
 
 def opened(source: Any) -> pq.ParquetFile:
@@ -551,7 +540,7 @@ class FileWriter:
         """
         differing = row_changes(_without_row_ids(before), _without_row_ids(after), keys)
         parts = list(split(differing, self.target.partition_by)) if differing.num_rows else []
-        escaped = not all(_PLAIN.fullmatch(folder(partition)) for partition, _ in parts)
+        escaped = not all(PLAIN_PATH.fullmatch(folder(partition)) for partition, _ in parts)
         made: list[Action] = []
         for partition, part in parts if partly or escaped or (before.num_rows and after.num_rows) else ():
             path, size = self._write(_CHANGE_DATA, part)

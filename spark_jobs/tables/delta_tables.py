@@ -20,14 +20,13 @@ from spark_jobs.rules.arrays import DeltaSchema, by_name, schema_of
 from spark_jobs.tables import delta_log
 from spark_jobs.tables.data_files import (
     FileWriter,
-    Remaining,
     Restated,
     Target,
     WithoutRows,
-    may_have_vector,
     read_file,
     without,
 )
+from spark_jobs.tables.deletion_vectors import suits
 from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, keep_log_short, user_metadata
 from spark_jobs.tables.places import InProcess, Place, TaskBounds, UnreadableLogError
 from spark_jobs.tables.replayed_log import DamagedLogError, KnownLogs, ReplayedLog
@@ -55,8 +54,6 @@ __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
 Clock = Callable[[], datetime]
 _SEARCHED_IN_PROCESS, _THREADS = 8 * 1024**3, 4
 """Bytes up to which files are searched by threads: tasks cost a second of CPU, a search 30 ms for a million rows."""
-_LARGEST_SHARE = 0.5
-"""Of a file's rows, that a vector names; beyond it the file is written again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -559,7 +556,9 @@ class Tables:
         """
         data_change = not write.rearranged
         remaining = files.remaining(write.deleted)
-        vectors = [one for one in remaining if snapshot.writes_vectors and _gets_vector(one)]
+        vectors = [
+            one for one in remaining if snapshot.writes_vectors and suits(one.file.stored_path, one.deleted, one.count)
+        ]
         again = [one for one in remaining if one not in vectors and one.deleted < one.count]
         made = [files.removal(one.file, data_change=data_change) for one in remaining]
         made += files.with_vectors(vectors, data_change=data_change)
@@ -587,7 +586,3 @@ class Tables:
         self._logs.note(path, log.after(made))
         keep_log_short(self.storage, path, log, snapshot.opened)
         self._versions[path] = log.version + 1
-
-
-def _gets_vector(one: Remaining) -> bool:
-    return one.deleted <= one.count * _LARGEST_SHARE and may_have_vector(one.file.stored_path)
