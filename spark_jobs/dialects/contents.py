@@ -33,7 +33,8 @@ def content_of(stream: BinaryIO, file: PlannedFile) -> str:
     if not seen.startswith(_BYTES):
         return f"{tag}{_MARK}{seen}"
     stream.seek(0)
-    return "" if _md5(stream.read()) == tag.removeprefix(_TAG) else seen
+    md5 = hashlib.md5(stream.read(), usedforsecurity=False)
+    return "" if md5.hexdigest() == tag.removeprefix(_TAG) else seen
 
 
 def has_content(storage: Storage, file: LandedFile, known: FileEntry) -> bool | None:
@@ -77,7 +78,3 @@ def _seen(stream: BinaryIO, size: int, form: FileFormat) -> str:
 
 def _digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=32).hexdigest()
-
-
-def _md5(data: bytes) -> str:
-    return hashlib.md5(data, usedforsecurity=False).hexdigest()

@@ -178,7 +178,7 @@ class Ledger:
         if newest != _newest_commit(self._names):
             self._newest, self._rows = self._read_commit(newest), None
         self._names = names
-        self._seen = self._read_seen()
+        self._seen = self._stored_seen() if _SEEN in self._names else ListedVersion()
         self.state = self._merged_state()
 
     @property
@@ -451,9 +451,6 @@ class Ledger:
         if f"commits/{commit.head.number:020d}.json" != newest:
             raise damaged(path, f"it holds batch {commit.head.number}")
         return commit
-
-    def _read_seen(self) -> ListedVersion:
-        return self._stored_seen() if _SEEN in self._names else ListedVersion()
 
     def _stored_seen(self) -> ListedVersion:
         """As it is now: a run without the claim may have listed, or one with it erased rows, since the opening."""

@@ -111,13 +111,9 @@ def land(
     Raises:
         FatalError: `COLUMN_NAMES_COLLIDE`; `COLUMN_NAME_RESERVED` when that comes from step 2.
     """
-    landed = tuple(_land_column(column, label) for column in columns)
+    landed = tuple(LandedColumn(c, landed_name(c.name), clean_type(c.type, label)) for c in columns)
     require_distinct([(c.source.name, c.name) for c in landed], label)
     return LandedGroup(label, landed, only_deletes, unavailable)
-
-
-def _land_column(column: Column, label: str) -> LandedColumn:
-    return LandedColumn(column, landed_name(column.name), clean_type(column.type, label))
 
 
 def clean_type(kind: SqlType, label: str) -> SqlType:
@@ -207,12 +203,9 @@ def withholds(spec: TableSpec) -> bool:
 
 def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[RunWarning, ...]:
     """Names in `columns` that no file of the batch has, not even as a before image: a warning (`COLUMN_NOT_FOUND`)."""
-    unknown = _beyond(spec.columns or (), _aliases(groups, spec))
+    known = {alias for names in groups for name in names for alias in aliases(name, spec)}
+    unknown = _beyond(spec.columns or (), known)
     return _not_found("columns", unknown, "no file of this batch has")
-
-
-def _aliases(groups: Iterable[Iterable[str]], spec: TableSpec) -> set[str]:
-    return {alias for names in groups for name in names for alias in aliases(name, spec)}
 
 
 def protected_columns(spec: TableSpec) -> dict[str, tuple[str, ...]]:

@@ -209,7 +209,9 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
     spec = dialect.spec
     sequence, kind, total = order_of_table(dialect, groups, state)
     known = known_schemas(dialect, state)
-    technical, ordered_text = _technical(dialect, sequence), _ordered_text(dialect, sequence)
+    # That a full load lacks these columns is no change of the source's schema.
+    technical = (*_of_service(dialect, sequence), *columns_of([change_settings(dialect.spec)]))
+    ordered_text = _ordered_text(dialect, sequence)
     data, before = _landed(dialect, groups, technical, stored.data)
     new_technical = _new_technical(stored.data, technical, groups)
     live = _with_named(stored.live, data, (*spec.keys, *sequence, *technical))
@@ -384,11 +386,6 @@ def _order_not_total(groups: Sequence[FileGroup], column: str) -> tuple[RunWarni
     message += "name a total order in `sequence_by`"
     changes = any(group.kind == "change" for group in groups)
     return (RunWarning(code="ORDER_NOT_TOTAL", message=message),) if changes else ()
-
-
-def _technical(dialect: Dialect, sequence: tuple[str, ...]) -> tuple[str, ...]:
-    """Columns that the CDC service adds; that a full load lacks them is no change of the source's schema."""
-    return (*_of_service(dialect, sequence), *columns_of([change_settings(dialect.spec)]))
 
 
 def _protected(

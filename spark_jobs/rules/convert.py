@@ -157,7 +157,8 @@ def _lost(values: pa.Array, converted: pa.Array) -> Mask:
 
 def _from_text(values: pa.Array, target: SqlType) -> pa.Array:
     """Texts of the usual form by Arrow's own conversion, the others one by one."""
-    kind, form = arrow_type(target), _plain_form(target)
+    kind = arrow_type(target)
+    form = _PLAIN_DECIMAL if isinstance(target, DecimalType) else _PLAIN.get(str(target))
     if form is None:
         return _each(values, _STRING, target)
     plain = pc.match_substring_regex(values, form)
@@ -169,10 +170,6 @@ def _from_text(values: pa.Array, target: SqlType) -> pa.Array:
     if _all(plain):
         return usual
     return pc.coalesce(usual, _each(pc.if_else(plain, nothing, values), _STRING, target))
-
-
-def _plain_form(target: SqlType) -> str | None:
-    return _PLAIN_DECIMAL if isinstance(target, DecimalType) else _PLAIN.get(str(target))
 
 
 def _all(flags: pa.Array) -> bool:

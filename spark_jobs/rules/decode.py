@@ -169,17 +169,13 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]]) -> ReplayG
         already_masked=True,
         invalid=invalid,
     )
-    return ReplayGroup(raw=raw, kind=kind, schema=ddl, columns=landed_columns(ddl))
+    landed = tuple((column.name, column.kind) for column in record_columns(ddl))
+    return ReplayGroup(raw=raw, kind=kind, schema=ddl, columns=landed)
 
 
 def _position(row: Mapping[str, Any]) -> int:
     """Its position in the batch that has quarantined it is a part of its id."""
     return replayed_position(row["batch_id"], int(row["id"].rpartition("/")[2]))
-
-
-def landed_columns(ddl: str) -> tuple[tuple[str, str], ...]:
-    """Name and SQL type of the columns of a record, as its file had them."""
-    return tuple((field.name, field.kind) for field in record_columns(ddl))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -168,7 +168,7 @@ class Columns:
         if not (_is_number(left) and _is_number(right)):
             raise self._mistyped(f"{op} takes numbers, not {_kind(right if _is_number(left) else left)}")
         if op == "/":
-            return _divided(_real(left), _real(right))
+            return pc.divide(_real(left), _but_zero(_real(right)))
         left, right = _same_number(left, right, for_sums=True)
         if op == "mod":
             return _rest(left, right)
@@ -291,10 +291,6 @@ def _same_number(left: Any, right: Any, *, for_sums: bool = False) -> tuple[Any,
 def _but_zero(value: Any) -> Any:
     """A divisor, null where it is zero."""
     return pc.if_else(pc.equal(value, pa.scalar(0, pa.int64()).cast(value.type)), pa.scalar(None, value.type), value)
-
-
-def _divided(left: Any, right: Any) -> Any:
-    return pc.divide(left, _but_zero(right))
 
 
 def _rest(left: Any, right: Any) -> Any:

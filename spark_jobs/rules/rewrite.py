@@ -237,13 +237,14 @@ def _order(dialect: Dialect, columns: Sequence[Column], state: TableState) -> Ta
     names = spec.sequence_by or state.sequence_by or ()
     types = {c.name.lower(): str(c.type) for c in columns}
     new_state = replace(state, log_began=began, keys=spec.keys)
-    same, have = lowered(names) == lowered(state.sequence_by or ()), _have(names, types)
+    same = lowered(names) == lowered(state.sequence_by or ())
+    have = all(landed_name(name).lower() in types for name in names)
     if not names or (same and not have and began == state.log_began):
         return new_state
     if not have:
         what = f"{spec.table}: the change table lacks a column of the sequence [{', '.join(names)}]"
         raise needs_files(spec, what, "restore sequence_by and options.log_began")
-    if same and state.sequence_type is not None and not _is_declared(names, dialect):
+    if same and state.sequence_type is not None and not lowered(names) & lowered(dialect.options.types):
         return new_state
     kinds = [sequence_type(c, [types[landed_name(c).lower()]], dialect) for c in names]
     kind = kinds[0] if len(kinds) == 1 else _struct(names, kinds)
@@ -257,14 +258,6 @@ def _order_of(state: TableState) -> tuple[object, ...]:
 
 def _struct(names: Sequence[str], kinds: Sequence[str]) -> str:
     return f"struct<{','.join(f'`{c}`:{t}' for c, t in zip(names, kinds, strict=True))}>"
-
-
-def _is_declared(names: Sequence[str], dialect: Dialect) -> bool:
-    return bool(lowered(names) & lowered(dialect.options.types))
-
-
-def _have(names: Sequence[str], types: Mapping[str, str]) -> bool:
-    return all(landed_name(name).lower() in types for name in names)
 
 
 def rewritten(rows: pa.Table, how: Rewrite) -> pa.Table:

@@ -157,7 +157,8 @@ class LargeBatch(PartsWork):
         known = may_repeat(context, self.decoded_batch.figures, overlap)
         rule = _NewChanges(schema, output)
         snapshot, target = tables.existing(path), self.parts.targets[CHANGES]
-        fresh = tuple(_file_of(action) for action in self.parts.files[CHANGES])
+        # The change table has no partitions.
+        fresh = tuple(DataFile(one["add"]["path"], one["add"]["size"]) for one in self.parts.files[CHANGES])
         sources = {_FRESH: Source(table=target.path, files=fresh, schema=target.schema, prepare=rule.prepare)}
         if known is not None:
             files = tuple(file for file in snapshot.files if known.may_be_in(file))
@@ -274,11 +275,6 @@ def _of_batch(context: BatchContext, prepare: Any) -> Source:
         table=snapshot.path, files=files_of_batch(snapshot, batch_id), schema=snapshot.schema.arrow,
         prepare=lambda rows: prepare(rows.filter(is_of_batch(rows, batch_id))),
     )  # fmt: skip
-
-
-def _file_of(action: Mapping[str, Any]) -> DataFile:
-    """A data file of a change table, which has no partitions, that no commit names."""
-    return DataFile(action["add"]["path"], action["add"]["size"])
 
 
 @dataclass(frozen=True)

@@ -179,7 +179,10 @@ def with_snapshots(
     return replace(
         schema, snapshots=replace(known, merged=not follows),
         servers=tuple(server for mark in marks for server in mark.servers),
-        warnings=(*schema.warnings, *of_ignored_snapshots(ignored), *of_names(spec, known, was)),
+        warnings=(
+            *schema.warnings, *of_ignored_snapshots(ignored), *of_shards(spec, known),
+            *of_connectors(spec, known, was),
+        ),
         table_schema=replace(schema.table_schema, openings=known.openings),
     )  # fmt: skip
 
@@ -257,15 +260,6 @@ def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
         "_dbz_shard]` keeps them apart where no document moves from shard to shard"
     )
     return (RunWarning(code="SHARDS_SHARE_KEYS", message=message, count=len(known.shards), sample=known.shards[:5]),)
-
-
-def of_names(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> tuple[RunWarning, ...]:
-    """Warnings about events that come from several places, where a key may stand for another row in each.
-
-    Args:
-        was: what was known before the batch.
-    """
-    return (*of_shards(spec, known), *of_connectors(spec, known, was))
 
 
 def of_connectors(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> tuple[RunWarning, ...]:

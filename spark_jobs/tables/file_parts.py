@@ -249,7 +249,8 @@ class WritePart:
 
     def _write(self, storage: Storage, group: DecodedGroup) -> dict[str, list[Action]]:
         good = group.good
-        rows = {CHANGES: told(good, self.decoder.table_schema), REPLICA: undeleted(good) if self._is_soft else good}
+        schema = self.decoder.table_schema
+        rows = {CHANGES: told(good, schema), REPLICA: undeleted(good) if schema.spec.delete == "soft" else good}
         if group.bad:
             rows[ERRORS] = quarantine.of_rows(group, self.decoder.stamp)
         changes, replica = self.targets[CHANGES], self.targets.get(REPLICA)
@@ -259,10 +260,6 @@ class WritePart:
             made = {REPLICA: [mine], CHANGES: [copied]}
         left = {name: to for name, to in self.targets.items() if name in rows and name not in made}
         return {**made, **{name: to.write(storage, rows[name], self.now) for name, to in left.items()}}
-
-    @property
-    def _is_soft(self) -> bool:
-        return self.decoder.table_schema.spec.delete == "soft"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -268,7 +268,8 @@ class _ReplaceChanges:
         if self.changes.archives is not None:
             stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
             before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
-            parts += [before, with_gddl(new, generation=_archived(new.num_rows))]
+            archived = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
+            parts += [before, with_gddl(new, generation=archived)]
         report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
         return json.dumps({**report, "fresh": fresh.num_rows}).encode()
 
@@ -290,10 +291,6 @@ class _MendChanges:
         gone = stored.filter(removed)
         report = self.output.report(storage, added, gone, rows[STORED].filter(removed))
         return json.dumps({**report, "fresh": added.num_rows}).encode()
-
-
-def _archived(rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(ARCHIVED, pa.int32()), rows)
 
 
 @dataclass(frozen=True)
@@ -435,16 +432,13 @@ class _Replacing:
 
     def output(self, keys: Sequence[str]) -> Output:
         snapshot = self.tables.existing(self.definition.path)
+        indexed = self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
         target = Target(
             path=self.definition.path, schema=self.schema.arrow, partition_by=self.definition.partition_by,
-            cluster_by=snapshot.cluster_by, indexed=self._indexed, packed=snapshot.writes_vectors,
+            cluster_by=snapshot.cluster_by, indexed=indexed, packed=snapshot.writes_vectors,
         )  # fmt: skip
         feed = tuple(keys) if snapshot.feeds_changes else None
         return Output(target=self.tables.placed(target), now=self.now, keys=feed)
-
-    @property
-    def _indexed(self) -> tuple[tuple[str, ...], ...]:
-        return self.tables.indexed_with(self.definition.path, self.schema.columns, self.definition.skipping)
 
     def commit(self, app: str, version: int, written_files: Written, metrics: Mapping[str, int]) -> None:
         """Once for each transaction."""

@@ -304,7 +304,8 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
                     _withdraw(run, claim)
                     former = _forget(run, claim) if again else None
             surveyed = survey(run)
-            _Capture(run, claim, surveyed.landed, _known_now(run, surveyed.known)).take(surveyed, most)
+            known = surveyed.known.after_load(_loaded_files(run, surveyed.known))
+            _Capture(run, claim, surveyed.landed, known).take(surveyed, most)
         surveyed = survey(run, released=False)
     if faulty and not surveyed.faulty:
         message = "snapshots that were held were taken, or removed, or are again as they were when they were taken"
@@ -374,10 +375,6 @@ def _loaded_files(run: TableRun, known: SnapshotsTaken) -> frozenset[str]:
     appended = plan is not None and plan.source == "files" and run.context().has_appended(plan)
     resumed = {file.path.rpartition("/")[2] for file in plan.files} if plan is not None and appended else set()
     return frozenset(names & (loaded | resumed))
-
-
-def _known_now(run: TableRun, known: SnapshotsTaken) -> SnapshotsTaken:
-    return known.after_load(_loaded_files(run, known))
 
 
 def _not_loaded(run: TableRun) -> tuple[TakenSnapshot, ...]:
