@@ -92,7 +92,7 @@ class ErrorsTable:
             self.resolve(of_earlier_batches(files, plan.batch_id), plan.planned_at, transaction)
 
     def forget(self, plan: BatchPlan) -> None:
-        """Of a dropped batch: what it has resolved is unresolved again, and its rows leave the errors table."""
+        """Undo a dropped batch: what it has resolved is unresolved again, and its rows leave the errors table."""
         self._change(lambda rows: reopened(rows, plan.planned_at), ("", 0))
         if self.tables.exists(self.path):
             remove_rows(self.tables, self.path, lambda rows: pc.equal(rows.column("batch_id"), plan.batch_id))

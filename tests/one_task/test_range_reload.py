@@ -93,9 +93,9 @@ def test_files_that_wait_are_loaded_too(tmp_path: Path) -> None:
 
 def test_truncates_of_its_files_are_applied_and_a_new_one_holds_none_of_them(tmp_path: Path) -> None:
     lake, reporting = filled(tmp_path), replace(SPEC, truncate="report")
-    day(lake, 3, [("U", 1, "two"), ("T", None, None), ("I", 7, "seven")])  # type: ignore[list-item]  # the key of a truncate
+    day(lake, 3, [("U", 1, "two"), ("T", None, None), ("I", 7, "seven")])  # type: ignore[list-item] # a truncate has no key
     lake.done(reporting)
-    day(lake, 9, [("T", None, None), ("I", 9, "nine")])  # type: ignore[list-item]  # as above
+    day(lake, 9, [("T", None, None), ("I", 9, "nine")])  # type: ignore[list-item] # a truncate has no key
     result = lake.done(SPEC, option(3, 3))
     assert {"TRUNCATE_APPLIED", "TRUNCATE_HELD"} <= {one.code for one in result.warnings}
     assert lake.replica(SPEC) == {2: "three", 7: "more"}
