@@ -137,7 +137,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "what a result of the action says of a table's state": {
         "airflow_gddl/runtime/state/alerts.py": "maintain verify",
-        "airflow_gddl/runtime/state/endings.py": "maintain rebuild reload verify",
         "airflow_gddl/runtime/state/table_runs.py": "maintain rebuild reload verify",
         "spark_jobs/job/run_results.py": "maintain verify",
     },
@@ -226,7 +225,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By reason, modules of the core and the rooms that they name. It may only shrink."""
-MOST = 152
+MOST = 145
 """Names of rooms in modules of the core, see `EXCEPTIONS`: lower it with each that goes."""
 
 
