@@ -8,10 +8,12 @@ import math
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import chain
+from operator import ne
 from typing import Any
 
 from airflow_gddl.contract import codec
@@ -288,22 +290,55 @@ class SourceVerdict:
     looked_at: str
 
 
+Key = tuple[str, ...]
+"""Of a row, as `Columns.key` writes it."""
+_Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Groups of rows whose sums are compared first: ranges of the first key column, or windows of time.
+
+    Attributes:
+        number: of the group that a row is in; None: it is in none.
+        mine: rows of the replica that may be in one.
+        theirs: rows of the source in the groups of these numbers, and maybe others.
+    """
+
+    count: int
+    number: Callable[[_Row], int | None]
+    mine: Iterable[_Row]
+    theirs: Callable[[Iterable[int]], Iterable[_Row]]
+
+
+Sums = Sequence[tuple[int, int]]
+"""Of each group: its rows, and the sum of their hashes."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceDifferences:
     """Attributes:
-    rows, source_rows, ranges, ranges_different: as in `SourceVerdict`.
-    keys: those that differ, as `Columns.key` writes them, with the hashes of both rows.
+    mine, theirs: of the replica and of the source.
+    keys: those that differ, with the hashes of both rows.
+    groups: number of the group of each of these keys, and of others.
     columns: that were compared.
     looked_at: the source's time.
     """
 
-    rows: int
-    source_rows: int
-    ranges: int
-    ranges_different: int
-    keys: Mapping[tuple[str, ...], Hashes]
+    mine: Sums
+    theirs: Sums
+    keys: Mapping[Key, Hashes]
+    groups: Mapping[Key, int]
     columns: Columns
     looked_at: datetime
+
+    @property
+    def rows(self) -> int:
+        return sum(rows for rows, _ in self.mine)
+
+    @property
+    def source_rows(self) -> int:
+        return sum(rows for rows, _ in self.theirs)
 
 
 def differences_of(context: Engine, table_schema: TableSchema, table: SourceTable) -> SourceDifferences:
@@ -313,7 +348,8 @@ def differences_of(context: Engine, table_schema: TableSchema, table: SourceTabl
         FatalError: `SOURCE_NOT_COMPARABLE`.
     """
     columns, now = Columns.of(table, table_schema), datetime.now(UTC)
-    return _Comparing(context, table_schema, TableState(), table, columns, Verify(), now).differences()
+    comparing = _Comparing(context, table_schema, TableState(), table, columns, Verify(), now)
+    return comparing.differences(comparing.ranges())
 
 
 def state_of(hashes: Hashes) -> str:
@@ -382,7 +418,7 @@ def verify_windows(
     column = time_column(timed, options.window_column)
     if column is None:
         return None
-    return _ComparingWindows(context, table_schema, state, table, columns, options, now, column).in_windows()
+    return _Comparing(context, table_schema, state, table, columns, options, now).in_windows(column)
 
 
 _MOST_WINDOWS = 10_000
@@ -402,21 +438,6 @@ def grid_of(options: Verify, until: datetime) -> Grid:
 
 
 @dataclass(frozen=True)
-class _Remembered:
-    """What a comparison remembers.
-
-    Attributes:
-        name: of the document.
-        windows: start of each key's window.
-        since: start of the first window; empty: there are none.
-    """
-
-    name: str = DIFFERENCES
-    windows: Mapping[tuple[str, ...], str] = field(default_factory=dict)
-    since: str = ""
-
-
-@dataclass(frozen=True)
 class _Comparing:
     context: Engine
     table_schema: TableSchema
@@ -427,33 +448,39 @@ class _Comparing:
     now: datetime
 
     def verdict(self) -> SourceVerdict:
-        found = self.differences()
-        settled = self._settled(found.keys, found.looked_at)
+        found = self.differences(self.ranges())
+        settled = self._settled(found)
         return SourceVerdict(
-            rows=found.rows, source_rows=found.source_rows, ranges=found.ranges,
-            ranges_different=found.ranges_different, compared=self.columns.lake, not_compared=self.columns.left_out,
-            columns=self.columns.shared,
+            rows=found.rows, source_rows=found.source_rows, ranges=len(found.mine),
+            ranges_different=sum(map(ne, found.mine, found.theirs)), compared=self.columns.lake,
+            not_compared=self.columns.left_out, columns=self.columns.shared,
             different=len(settled), unsettled=len(found.keys) - len(settled), keys=self._named(found.keys, settled),
             looked_at=iso(found.looked_at),
         )  # fmt: skip
 
-    def differences(self) -> SourceDifferences:
+    def differences(self, groups: _Groups, looked_at: datetime | None = None) -> SourceDifferences:
+        """
+        Args:
+            looked_at: the source's time if it was asked before.
+        """
         # The replica is read before the source, so that what differs is newer there.
-        ranges = ranges_of(*self._extent())
-        counts, sums = [0] * len(ranges), [0] * len(ranges)
-        for row in self._lake(self.columns.lake):
-            at = range_of(ranges, row[0])
-            counts[at], sums[at] = counts[at] + 1, sums[at] + self.columns.digest(row)
-        looked_at, wrong, source_rows = self.table.now(), [], 0
-        for number, within in enumerate(ranges):
-            rows, total = self._of_source(within)
-            source_rows += rows
-            if (rows, total) != (counts[number], sums[number]):
-                wrong.append(number)
+        mine = self._sums(groups.mine, groups)
+        looked_at = looked_at or self.table.now()
+        theirs = self._sums(groups.theirs(range(groups.count)), groups)
+        keys, numbers = self._differing(groups, {n for n in range(groups.count) if mine[n] != theirs[n]})
         return SourceDifferences(
-            rows=sum(counts), source_rows=source_rows, ranges=len(ranges), ranges_different=len(wrong),
-            keys=self._differing(ranges, wrong), columns=self.columns, looked_at=looked_at,
-        )  # fmt: skip
+            mine=mine, theirs=theirs, keys=keys, groups=numbers, columns=self.columns, looked_at=looked_at
+        )
+
+    def ranges(self) -> _Groups:
+        """Ranges of the first key column."""
+        ranges, columns = ranges_of(*self._extent()), self.columns.source
+        return _Groups(
+            len(ranges),
+            lambda row: range_of(ranges, row[0]),
+            self._lake(self.columns.lake),
+            lambda numbers: chain.from_iterable(self.table.rows(columns, columns[0], ranges[n]) for n in numbers),
+        )
 
     def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
         return self.context.stored.live_rows(columns)
@@ -468,46 +495,49 @@ class _Comparing:
                 high = value if high is None else max(high, value)
         return count, low, high
 
-    def _of_source(self, within: Range) -> tuple[int, int]:
-        """Rows of a range, and the sum of their hashes."""
-        rows, total = 0, 0
-        for row in self.table.rows(self.columns.source, self.columns.source[0], within):
-            rows, total = rows + 1, total + self.columns.digest(row)
-        return rows, total
+    def _sums(self, rows: Iterable[_Row], groups: _Groups) -> Sums:
+        counts, sums = [0] * groups.count, [0] * groups.count
+        for row in rows:
+            if (number := groups.number(row)) is not None:
+                counts[number], sums[number] = counts[number] + 1, sums[number] + self.columns.digest(row)
+        return list(zip(counts, sums, strict=True))
 
-    def _differing(self, ranges: Sequence[Range], wrong: Sequence[int]) -> dict[tuple[str, ...], Hashes]:
-        """Keys of the ranges that differ, with the hashes of both rows."""
-        chosen = set(wrong)
-        here: dict[tuple[str, ...], int] = {}
+    def _differing(self, groups: _Groups, wrong: Collection[int]) -> tuple[dict[Key, Hashes], dict[Key, int]]:
+        """Keys of the groups that differ with the hashes of both rows, and the group of each."""
+        differing: dict[Key, Hashes] = {}
+        group_of: dict[Key, int] = {}
+        for row in groups.theirs(sorted(wrong)) if wrong else ():
+            if (number := groups.number(row)) is not None and number in wrong:
+                key = self.columns.key(row)
+                differing[key], group_of[key] = (self.columns.digest(row), None), number
         for row in self._lake(self.columns.lake) if wrong else ():
-            if range_of(ranges, row[0]) in chosen:
-                here[self.columns.key(row)] = self.columns.digest(row)
-        differing: dict[tuple[str, ...], Hashes] = {}
-        for number in wrong:
-            for row in self.table.rows(self.columns.source, self.columns.source[0], ranges[number]):
-                key, theirs = self.columns.key(row), self.columns.digest(row)
-                mine = here.pop(key, None)
-                if mine != theirs:
-                    differing[key] = (theirs, mine)
-        differing |= {key: (None, mine) for key, mine in here.items()}
-        return differing
+            key, number = self.columns.key(row), groups.number(row)
+            if key in differing:  # whatever its time is in the lake: an update may be missing of a row of any age
+                differing[key] = (differing[key][0], self.columns.digest(row))
+            elif number is not None and number in wrong:
+                differing[key], group_of[key] = (None, self.columns.digest(row)), number
+        return {key: hashes for key, hashes in differing.items() if hashes[0] != hashes[1]}, group_of
 
-    def _settled(
-        self, differing: Mapping[tuple[str, ...], Hashes], looked_at: datetime, of: _Remembered | None = None
-    ) -> set[tuple[str, ...]]:
+    def _settled(self, found: SourceDifferences, starts: Sequence[str] = ()) -> set[Key]:
         """Keys that differ though their change would have arrived; all are remembered for the next poll, as are those
         of windows at which this one has not looked.
 
         Args:
-            of: None: everything was compared.
+            starts: of the windows, if the groups are windows: these have a document of their own.
         """
-        storage, root, of = self.context.storage, self.context.layout.state, of or _Remembered()
-        before = read_differences(storage, root, of.name)
+        storage, root, name = (
+            self.context.storage,
+            self.context.layout.state,
+            WINDOW_DIFFERENCES if starts else DIFFERENCES,
+        )
+        before = read_differences(storage, root, name)
         now: dict[str, SeenDifferences] = {}
-        settled: set[tuple[str, ...]] = set()
-        for key, hashes in differing.items():
-            window = of.windows.get(key, "")
-            seen = SeenDifferences(rows=_plain(hashes), source_time=iso(looked_at), at=iso(self.now), window=window)
+        settled: set[Key] = set()
+        for key, hashes in found.keys.items():
+            window = starts[found.groups[key]] if starts else ""
+            seen = SeenDifferences(
+                rows=_plain(hashes), source_time=iso(found.looked_at), at=iso(self.now), window=window
+            )
             earlier = before.get(mark_of(key))
             if earlier is not None and earlier.rows == seen.rows:
                 seen = earlier
@@ -515,10 +545,11 @@ class _Comparing:
                 settled.add(key)
             if len(now) < _MOST_REMEMBERED:
                 now[mark_of(key)] = seen
-        older = {mark: seen for mark, seen in before.items() if mark not in now and "" < seen.window < of.since}
+        since = starts[0] if starts else ""
+        older = {mark: seen for mark, seen in before.items() if mark not in now and "" < seen.window < since}
         now |= dict(list(older.items())[: max(0, _MOST_REMEMBERED - len(now))])
         if before or now:
-            write_differences(storage, root, now, of.name)
+            write_differences(storage, root, now, name)
         return settled
 
     def _has_settled(self, seen: SeenDifferences) -> bool:
@@ -528,9 +559,7 @@ class _Comparing:
         waited = self.now - datetime.fromisoformat(seen.at)
         return caught_up or waited >= settle_time(self.context.spec, self.options)
 
-    def _named(
-        self, differing: Mapping[tuple[str, ...], Hashes], settled: set[tuple[str, ...]]
-    ) -> tuple[dict[str, Any], ...]:
+    def _named(self, differing: Mapping[Key, Hashes], settled: set[Key]) -> tuple[dict[str, Any], ...]:
         """Settled ones first."""
         chosen = sorted(differing, key=lambda key: (key not in settled, key))[: self.options.limit]
         return tuple(
@@ -542,95 +571,46 @@ class _Comparing:
             for key in chosen
         )
 
-
-@dataclass(frozen=True)
-class _ComparingWindows(_Comparing):
-    """Attributes:
-    column: of the lake, that tells when a row was changed.
-    """
-
-    column: str
-
-    def in_windows(self) -> WindowVerdict:
-        looked_at = self.table.now()
-        grid = grid_of(self.options, looked_at)
-        # The replica is read before the source, so that what differs is newer there.
-        since = (self.column, grid.bounds(0)[0])
-        mine = self._sums(self.context.stored.live_rows(self.columns.lake, since), grid)
-        theirs = self._sums(self._changed_rows(grid), grid)
-        wrong = frozenset(number for number in range(grid.count) if mine[number] != theirs[number])
-        differing, window_of = self._in_wrong(grid, wrong)
-        starts = [window.start for window in grid.windows()]
-        times = {key: starts[number] for key, number in window_of.items()}
-        settled = self._settled(differing, looked_at, _Remembered(WINDOW_DIFFERENCES, times, starts[0]))
-        states = [Counter[str]() for _ in range(grid.count)]
-        for key, hashes in differing.items():
-            states[window_of[key]][state_of(hashes) if key in settled else "unsettled"] += 1
-        wait = settle_time(self.context.spec, self.options)
-        windows = tuple(
-            judged(
-                replace(
-                    window,
-                    source_rows=theirs[number][0],
-                    rows=mine[number][0],
-                    missing=states[number]["missing"],
-                    different=states[number]["different"],
-                    extra=states[number]["extra"],
-                    unsettled=states[number]["unsettled"],
-                ),
-                closed=grid.bounds(number)[1] + wait <= looked_at,
-            )
-            for number, window in enumerate(grid.windows())
+    def in_windows(self, column: str) -> WindowVerdict:
+        """
+        Args:
+            column: of the lake, that tells when a row was changed.
+        """
+        looked_at, at = self.table.now(), self.columns.lake.index(column)
+        grid, name = grid_of(self.options, looked_at), self.columns.source[at]
+        since = grid.start.replace(tzinfo=UTC) if self.table.types[name].kind == "aware" else grid.start
+        groups = _Groups(
+            grid.count,
+            lambda row: grid.number(row[at]),
+            self.context.engine.contents(self.context).live_rows(self.columns.lake, (column, grid.bounds(0)[0])),
+            lambda _: self.table.rows_since(self.columns.source, name, since),
         )
+        found, windows = self.differences(groups, looked_at), grid.windows()
+        settled = self._settled(found, [window.start for window in windows])
+        states = [Counter[str]() for _ in windows]
+        for key, hashes in found.keys.items():
+            states[found.groups[key]][state_of(hashes) if key in settled else "unsettled"] += 1
+        wait = settle_time(self.context.spec, self.options)
+        for number, window in enumerate(windows):
+            counts: dict[str, Any] = {
+                "source_rows": found.theirs[number][0],
+                "rows": found.mine[number][0],
+                **states[number],
+            }
+            closed = grid.bounds(number)[1] + wait <= looked_at
+            windows[number] = judged(replace(window, **counts), closed=closed)
         return WindowVerdict(
-            column=self.column,
+            column=column,
             since=windows[0].start,
-            windows=windows,
+            windows=tuple(windows),
             proven_until=proven_until(windows),
             missing_from=missing_from(windows),
-            keys=self._named(differing, settled),
+            keys=self._named(found.keys, settled),
             looked_at=iso(looked_at),
             compared=self.columns.lake,
             not_compared=self.columns.left_out,
             columns=self.columns.shared,
         )
-
-    @property
-    def _at(self) -> int:
-        """Index of the time column."""
-        return self.columns.lake.index(self.column)
-
-    def _changed_rows(self, grid: Grid) -> Iterable[tuple[Any, ...]]:
-        """Of the source, with a time in one of the windows."""
-        name = self.columns.source[self._at]
-        since = grid.start.replace(tzinfo=UTC) if self.table.types[name].kind == "aware" else grid.start
-        return self.table.rows_since(self.columns.source, name, since)
-
-    def _sums(self, rows: Iterable[tuple[Any, ...]], grid: Grid) -> list[tuple[int, int]]:
-        """Rows of each window, and the sum of their hashes."""
-        counts, sums = [0] * grid.count, [0] * grid.count
-        for row in rows:
-            if (number := grid.number(row[self._at])) is not None:
-                counts[number], sums[number] = counts[number] + 1, sums[number] + self.columns.digest(row)
-        return list(zip(counts, sums, strict=True))
-
-    def _in_wrong(
-        self, grid: Grid, wrong: frozenset[int]
-    ) -> tuple[dict[tuple[str, ...], Hashes], dict[tuple[str, ...], int]]:
-        """Keys of the windows that differ with the hashes of both rows, and the window of each."""
-        theirs: dict[tuple[str, ...], tuple[int, int]] = {}
-        for row in self._changed_rows(grid) if wrong else ():
-            if (number := grid.number(row[self._at])) is not None and number in wrong:
-                theirs[self.columns.key(row)] = (self.columns.digest(row), number)
-        differing: dict[tuple[str, ...], Hashes] = {key: (digest, None) for key, (digest, _) in theirs.items()}
-        window_of = {key: number for key, (_, number) in theirs.items()}
-        for row in self._lake(self.columns.lake) if wrong else ():
-            key, number = self.columns.key(row), grid.number(row[self._at])
-            if key in theirs:  # whatever its time is in the lake: an update may be missing of a row of any age
-                differing[key] = (theirs[key][0], self.columns.digest(row))
-            elif number is not None and number in wrong:
-                differing[key], window_of[key] = (None, self.columns.digest(row)), number
-        return {key: hashes for key, hashes in differing.items() if hashes[0] != hashes[1]}, window_of
 
 
 def ranges_of(count: int, low: Any, high: Any) -> list[Range]:
