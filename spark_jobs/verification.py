@@ -582,7 +582,7 @@ class _Comparing:
         groups = _Groups(
             grid.count,
             lambda row: grid.number(row[at]),
-            self.context.engine.contents(self.context).live_rows(self.columns.lake, (column, grid.bounds(0)[0])),
+            self.context.stored.live_rows(self.columns.lake, (column, grid.bounds(0)[0])),
             lambda _: self.table.rows_since(self.columns.source, name, since),
         )
         found, windows = self.differences(groups, looked_at), grid.windows()
