@@ -14,9 +14,9 @@ SCHEDULES = ("@once", *CALENDAR, "continuous")
 """Schedules by name."""
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("weekday", 0, 7))
 _RANDOM = re.compile(r"[HhRr]([(/,]|$)")
-_START = datetime(2024, 1, 1, tzinfo=UTC)
+START = datetime(2024, 1, 1, tzinfo=UTC)
 """A fixed day, so that what is said of a line depends on the line alone."""
-_DAYS = 731
+DAYS = 731
 """Two years, which contain the longest gap of a line that fires each year."""
 
 
@@ -36,7 +36,7 @@ def cron_fault(schedule: str) -> str:
     from croniter.croniter import CroniterError  # noqa: PLC0415 - as above
 
     try:
-        croniter(schedule, _START).get_next()
+        croniter(schedule, START).get_next()
     except (CroniterError, ValueError, TypeError, KeyError, IndexError, OverflowError):
         return next(_out_of_range(cells), "not a cron line that ever fires")
     return ""
@@ -58,10 +58,10 @@ def _out_of_range(cells: Sequence[str]) -> Iterator[str]:
 def longest_gap(cron: str) -> int:
     """Seconds between two starts, at most, in 2024 and 2025; two years if it fires on fewer than two of their days."""
     minutes = minutes_of(cron)
-    days = days_of(cron.split(maxsplit=2)[2], _START.date(), _DAYS)
+    days = days_of(cron.split(maxsplit=2)[2], START.date(), DAYS)
     nights = max((later - earlier for earlier, later in pairwise(days)), default=None)
     if nights is None:
-        return _DAYS * 86_400
+        return DAYS * 86_400
     over_night = nights // timedelta(minutes=1) - minutes[-1] + minutes[0]
     return 60 * max([over_night, *(later - earlier for earlier, later in pairwise(minutes))])
 

@@ -65,6 +65,6 @@ def test_the_longest_gap_is_that_between_starts(cron: str, day: date) -> None:
     longest = max((later - earlier for earlier, later in pairwise(moments)), default=0)
     once = len({moment // 1440 for moment in moments}) < 2
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("airflow_gddl.metadata.cron._DAYS", 31)
-        patch.setattr("airflow_gddl.metadata.cron._START", datetime.combine(day, time(), UTC))
+        patch.setattr("airflow_gddl.metadata.cron.DAYS", 31)
+        patch.setattr("airflow_gddl.metadata.cron.START", datetime.combine(day, time(), UTC))
         assert longest_gap.__wrapped__(cron) == 60 * (31 * 1440 if once else longest)
