@@ -1,0 +1,20 @@
+"""The way of a plain batch of a small table: what it passes is held as numbers, so that a mechanism shows its price."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[2] / "benchmarks" / "way_of_a_batch.py"
+MOST = {"batch_modules": 0, "batch_functions": 0, "batch_calls": 0}
+
+
+def test_a_plain_batch_passes_no_more() -> None:
+    command = [sys.executable, str(SCRIPT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {name: found[name] for name in MOST} == MOST, (
+        "see --names of the benchmark; lower the numbers when they fall"
+    )
