@@ -27,7 +27,7 @@ from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCo
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
-from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode_poll, encode_runs, place
+from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode, place
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
 from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import open_store
@@ -70,9 +70,9 @@ class Lake:
     def _write(self, lake: str, pipeline: Pipeline, now: float) -> None:
         store = open_store()
         records = {table: _record(table, number_of(table), now) for table in pipeline.tables}
-        store.write(place(lake, pipeline.dag_id, "runs"), encode_runs(RunsDocument(tables=records, written=now)))
+        store.write(place(lake, pipeline.dag_id, "runs"), encode(RunsDocument(tables=records, written=now)))
         polls = {table: _poll(number_of(table), now) for table in pipeline.tables}
-        store.write(place(lake, pipeline.dag_id, "poll"), encode_poll(PollDocument(polled=now, tables=polls)))
+        store.write(place(lake, pipeline.dag_id, "poll"), encode(PollDocument(polled=now, tables=polls)))
 
 
 def number_of(table: str) -> int:

@@ -19,7 +19,7 @@ import pytest
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
+from airflow_gddl.runtime.state.documents import PollDocument, encode, place
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import open_store
@@ -104,7 +104,7 @@ def shop(stage: Stage) -> Site:
     recorder.flush()
     polled = {"shop.waits": TablePoll(polled=NOW - 60, files=4, waiting=3, since=NOW - 500, first=NOW - 500)}
     document = PollDocument(polled=NOW - 60, tables=polled)
-    open_store().write(place(str(stage.lake), PACK, "poll"), encode_poll(document))
+    open_store().write(place(str(stage.lake), PACK, "poll"), encode(document))
     ledgers.write(made.roots, "shop.orders", batches=3)
     quarantine(stage.lake / "shop" / "orders__errors")
     return made

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
-from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
+from airflow_gddl.runtime.state.documents import PollDocument, encode, place
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import open_store
@@ -86,7 +86,7 @@ def shop(stage: Stage) -> Site:
     recorder.flush()
     polls = {f"shop.{name}": TablePoll(polled=NOW - 60, first=NOW - 60, files=48, waiting=0) for name in ROWS_OF}
     polls["shop.payments"] = TablePoll(polled=NOW - 60, files=51, waiting=3, since=NOW - 540, first=NOW - 540)
-    open_store().write(place(str(stage.lake), PACK, "poll"), encode_poll(PollDocument(polled=NOW - 60, tables=polls)))
+    open_store().write(place(str(stage.lake), PACK, "poll"), encode(PollDocument(polled=NOW - 60, tables=polls)))
     ledgers.write(made.roots, "shop.orders", batches=3)
     quarantine(stage.lake / "shop" / "orders__errors")
     return made

@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.runtime.state.documents import FORMAT, RunsDocument, place, update_runs
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import (
     StateRecorder,
@@ -185,7 +185,7 @@ def test_documents_are_plain_json(roots: Roots) -> None:
     recorder.take(result("succeeded", 1000, 990))
     recorder.flush()
     given = json.loads(open_store().read(place(roots.lake, "p", "runs")))
-    assert given["format"] == 1
+    assert given["format"] == FORMAT
     assert set(given["tables"]) == {"shop.a"}
 
 

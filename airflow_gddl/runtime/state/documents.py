@@ -10,22 +10,20 @@ are read again from their records, and the next poll lists everything.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, TypeVar
+
+import msgspec
 
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
+from airflow_gddl.runtime.state.table_runs import TableRecord
 from airflow_gddl.runtime.state.table_status import RunningJob, TablePoll
 from airflow_gddl.stores import Storage, read_if_there, update_object
 
 Kind = Literal["runs", "poll"]
 BY_HAND = "by-hand"
-FORMAT = 1
-# Values are stored in this order, so that new fields go last.
-_FIELDS = tuple(field.name for field in fields(TableRecord))
-_POLL_FIELDS = tuple(field.name for field in fields(TablePoll) if field.name != "polled")
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +41,7 @@ class RunsDocument:
     notified: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     running: Mapping[str, RunningJob] = field(default_factory=dict)
     seen: Mapping[str, float] = field(default_factory=dict)
+    format: int = FORMAT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +55,10 @@ class PollDocument:
     polled: float = 0.0
     tables: Mapping[str, TablePoll] = field(default_factory=dict)
     next_poll: str = ""
+    format: int = FORMAT
+
+
+D = TypeVar("D", RunsDocument, PollDocument)
 
 
 def folder(lake: str) -> str:
@@ -66,34 +69,28 @@ def place(lake: str, pipeline: str, kind: Kind) -> str:
     return join(folder(lake), f"{pipeline}.{kind}.json")
 
 
-def encode_runs(document: RunsDocument) -> bytes:
-    # Not through the codec, for speed: there may be ten thousand.
-    tables = {name: [getattr(record, field) for field in _FIELDS] for name, record in sorted(document.tables.items())}
-    notified = dict(sorted(document.notified.items()))
-    data = {"format": FORMAT, "written": document.written, "tables": tables, "notified": notified}
-    running = {name: [job.since, job.until, job.run] for name, job in sorted(document.running.items())}
-    return _bytes({**data, "running": running, "seen": dict(sorted(document.seen.items()))})
+def encode(document: RunsDocument | PollDocument) -> bytes:
+    return msgspec.json.encode(document, order="deterministic")
 
 
-def decode_runs(data: bytes) -> RunsDocument:
-    """
+def decode(kind: type[D], data: bytes) -> D:
+    """Fields unknown here are ignored.
+
     Raises:
         ValueError: damaged, or of another format.
     """
-    given = _parsed(data)
+    document = msgspec.json.decode(data, type=kind)
+    if document.format != FORMAT:
+        raise ValueError("not a state document of this version")
+    return document
+
+
+def decode_or_none(kind: type[D], data: bytes | None) -> D | None:
+    """None: there is none, or it is damaged."""
     try:
-        tables = {str(name): _to_record(values) for name, values in given["tables"].items()}
-        notified = {str(name): tuple(codes) for name, codes in given["notified"].items()}
-        running = {
-            str(name): RunningJob(float(since), float(until), str(run))
-            for name, (since, until, run) in given["running"].items()
-        }
-        seen = {str(name): float(moment) for name, moment in given["seen"].items()}
-        return RunsDocument(
-            tables=tables, written=float(given["written"]), notified=notified, running=running, seen=seen
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"damaged: {error!r}") from error
+        return None if data is None else decode(kind, data)
+    except ValueError:
+        return None
 
 
 def read_runs(store: Storage, lake: str, pipeline: str) -> RunsDocument:
@@ -104,26 +101,7 @@ def read_runs(store: Storage, lake: str, pipeline: str) -> RunsDocument:
         ValueError: it is damaged.
     """
     data = read_if_there(store, place(lake, pipeline, "runs"))
-    return RunsDocument() if data is None else decode_runs(data)
-
-
-def encode_poll(document: PollDocument) -> bytes:
-    tables = {name: [getattr(poll, field) for field in _POLL_FIELDS] for name, poll in sorted(document.tables.items())}
-    return _bytes({"format": FORMAT, "looked": document.polled, "tables": tables, "next_poll": document.next_poll})
-
-
-def decode_poll(data: bytes) -> PollDocument:
-    """
-    Raises:
-        ValueError: damaged, or of another format.
-    """
-    given = _parsed(data)
-    try:
-        polled = float(given["looked"])
-        tables = {str(name): _to_poll(polled, values) for name, values in given["tables"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"damaged: {error!r}") from error
-    return PollDocument(polled=polled, tables=tables, next_poll=str(given["next_poll"]))
+    return RunsDocument() if data is None else decode(RunsDocument, data)
 
 
 def update_runs(
@@ -137,15 +115,7 @@ def update_runs(
     Raises:
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
-    return update_object(store, path, lambda data: change(_decoded(data) or lost()), encode_runs)
-
-
-def _decoded(data: bytes | None) -> RunsDocument | None:
-    """Null: there is none, or it is damaged."""
-    try:
-        return None if data is None else decode_runs(data)
-    except ValueError:
-        return None
+    return update_object(store, path, lambda data: change(decode_or_none(RunsDocument, data) or lost()), encode)
 
 
 def end_running(store: Storage, path: str, run: str) -> None:
@@ -160,26 +130,3 @@ def end_running(store: Storage, path: str, run: str) -> None:
 
     if store.stat(path) is not None:
         update_runs(store, path, ended, RunsDocument)
-
-
-def _to_record(values: list[Any]) -> TableRecord:
-    # Older lists are shorter: missing values have their defaults. A later release may store more values.
-    known = dict(zip(_FIELDS, values, strict=False))
-    return TableRecord(**{**known, "newest": RunFact(*known["newest"]) if known["newest"] is not None else None})
-
-
-def _to_poll(polled: float, values: list[Any]) -> TablePoll:
-    # As in `_to_record`; a later release may store more values.
-    known = dict(zip(_POLL_FIELDS, values, strict=False))
-    return TablePoll(polled=polled, **{**known, "held_by": tuple(known["held_by"])})
-
-
-def _bytes(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _parsed(data: bytes) -> dict[str, Any]:
-    given = json.loads(data)
-    if not isinstance(given, dict) or given.get("format") != FORMAT:
-        raise ValueError("not a state document of this version")
-    return given

@@ -15,8 +15,7 @@ from airflow_gddl.runtime.state.documents import (
     BY_HAND,
     PollDocument,
     RunsDocument,
-    decode_poll,
-    decode_runs,
+    decode,
     folder,
     place,
 )
@@ -138,7 +137,8 @@ class StateReader:
         if data is None:
             return None
         try:
-            document = decode_runs(data) if item.name.endswith(_RUNS) else decode_poll(data)
+            is_runs = item.name.endswith(_RUNS)
+            document = decode(RunsDocument, data) if is_runs else decode(PollDocument, data)
         except ValueError as error:
             kept = self._kept.get(item.name)
             since = None if kept is None else _moment(kept[1])
@@ -160,9 +160,9 @@ def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = 
     documents: dict[str, RunsDocument | PollDocument] = {}
     for name in names:
         with suppress(FileNotFoundError):
-            documents[f"{name}{_RUNS}"] = decode_runs(store.read(place(lake, name, "runs")))
+            documents[f"{name}{_RUNS}"] = decode(RunsDocument, store.read(place(lake, name, "runs")))
         with suppress(FileNotFoundError):
-            documents[f"{name}{_POLL}"] = decode_poll(store.read(place(lake, name, "poll")))
+            documents[f"{name}{_POLL}"] = decode(PollDocument, store.read(place(lake, name, "poll")))
     return combined(documents)
 
 

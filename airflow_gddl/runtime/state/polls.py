@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_gddl.runtime.state.documents import PollDocument, decode_poll, encode_poll, place
+from airflow_gddl.runtime.state.documents import PollDocument, decode_or_none, encode, place
 from airflow_gddl.runtime.state.table_status import TablePoll
 from airflow_gddl.stores import Storage, update_object
 
@@ -76,7 +76,7 @@ def read(store: Storage, lake: str, pipeline: str) -> StoredPolls:
         data, tag = store.read_tagged(place(lake, pipeline, "poll"))
     except FileNotFoundError:
         return StoredPolls(PollDocument(), None)
-    return StoredPolls(_decoded(data), tag)
+    return StoredPolls(decode_or_none(PollDocument, data) or PollDocument(), tag)
 
 
 def keep(
@@ -88,13 +88,5 @@ def keep(
         RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
     """
     path = place(lake, pipeline, "poll")
-    if not store.swap_once(path, encode_poll(change(before.document)), before.tag):
-        update_object(store, path, lambda data: change(_decoded(data)), encode_poll)
-
-
-def _decoded(data: bytes | None) -> PollDocument:
-    """Empty where there is none, or it is damaged."""
-    try:
-        return PollDocument() if data is None else decode_poll(data)
-    except ValueError:
-        return PollDocument()
+    if not store.swap_once(path, encode(change(before.document)), before.tag):
+        update_object(store, path, lambda data: change(decode_or_none(PollDocument, data) or PollDocument()), encode)

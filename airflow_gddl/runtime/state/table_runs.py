@@ -5,12 +5,13 @@ Moments are seconds since the epoch: short in JSON, and fast to compare.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import NamedTuple
+
+import msgspec
 
 from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.completeness import Verified, window_bounds
@@ -46,8 +47,7 @@ _WARNED = tuple(ENDINGS)
 
 
 class RunFact(NamedTuple):
-    """One run of one table that changed something or failed; stored as the list of its values, so that new fields go
-    last, with a default.
+    """One run of one table that changed something or failed; stored as the list of its values.
 
     Attributes:
         started: seconds since the epoch.
@@ -132,7 +132,7 @@ class TableRecord:
 
     Attributes:
         newest: the newest run; null before any.
-        older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is parsed only when needed, since a
+        older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is decoded only when needed, since a
             list of ten thousand tables shows few of them.
         quarantined: rows and files in quarantine: as last counted, and those of failed runs since.
         counted, counted_files: rows and files, and files alone, that were in quarantine when a run or an erasure last
@@ -183,7 +183,8 @@ class TableRecord:
     @property
     def runs(self) -> tuple[RunFact, ...]:
         """Newest last."""
-        return (*(RunFact(*run) for run in json.loads(self.older)), self.newest) if self.newest is not None else ()
+        older: tuple[RunFact, ...] = msgspec.json.decode(self.older, type=tuple[RunFact, ...])
+        return (*older, self.newest) if self.newest is not None else ()
 
     @property
     def started(self) -> float | None:
@@ -209,12 +210,11 @@ class TableRecord:
     def with_runs(self, runs: Iterable[RunFact]) -> TableRecord:
         """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
         kept = sorted(runs, key=lambda run: run.started)[-KEPT_RUNS:]
-        older = json.dumps(kept[:-1], ensure_ascii=False, separators=(",", ":"))
         since = -math.inf if self.counted_at is None else self.counted_at
         return replace(
             self,
             newest=kept[-1] if kept else None,
-            older=older,
+            older=msgspec.json.encode(kept[:-1]).decode(),
             quarantined=(self.counted or 0) + sum(run.quarantined for run in kept if run.started > since),
             late_ignored=sum(run.late_ignored for run in kept),
         )
