@@ -20,7 +20,6 @@ from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runners.remote import RemoteRunner
 from airflow_gddl.runners.this_machine import how_it_ended
 from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor
-from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import Question, Stage, observe
@@ -81,7 +80,7 @@ class _Execution(Task):
         try:
             outcome = runner.run(job, monitor)
         finally:
-            monitor.flush()
+            monitor.state.flush()
         self.operator.job_log = outcome.log
         self.operator.loaded = tuple(monitor.last)
         if outcome.waiting is not None:
@@ -93,13 +92,11 @@ class _Execution(Task):
 
     def load(self, form: RunRequestForm) -> dict[str, Any]:
         """Run the requested work in ordinary jobs."""
-        run, max_tries = self.context["run_id"], self.context["ti"].max_tries
-        work = observe(self.document, Question(run=run, now=utc_now(), form=form), self.environ)
-        book = HintBook(self.document.roots, self.operator.pipeline, environ=self.environ)
-        results, reporter = [], self.reporter()
+        work = observe(self.document, Question(run=self.run_key, now=utc_now(), form=form), self.environ)
+        results, reporter, state = [], self.reporter(), self.state()
         for stage in _STAGES:
             request = self.request(work, stage, stage)
-            loading = Loading(request, book, reporter, task=self.operator.task_id, environ=self.environ)
+            loading = Loading(request, state, reporter, task=self.operator.task_id)
             if specs := loading.todo():
                 loading.load(self.runner(patient=True, tick=reporter.tick), specs, request.marks)
             self.operator.job_log = loading.log or self.operator.job_log
@@ -111,7 +108,7 @@ class _Execution(Task):
             raise AirflowException(explained(failed, len(results)))
         if refused := work.form.refused(self.document.pipeline.tables):
             raise AirflowFailException(str(refused))
-        add_events(self.context, self.operator.pipeline, book.finish("increments", run, max_tries))
+        add_events(self.context, self.operator.pipeline, state.take_events(end=self.stage_end("increments")))
         return summary(results)
 
     def _ended(self, monitor: ContinuousJobMonitor, outcome: JobOutcome) -> dict[str, Any]:
@@ -125,8 +122,7 @@ class _Execution(Task):
         if outcome.exit_status:
             ended = how_it_ended(outcome.exit_status)
             raise AirflowException(f"[JOB_DIED] the job {ended}; the next try continues. See its log: {outcome.log}")
-        max_tries = self.context["ti"].max_tries
-        pending = monitor.book.finish("increments", self.context["run_id"], max_tries)
+        pending = monitor.state.take_events(end=self.stage_end("increments"))
         add_events(self.context, self.operator.pipeline, pending)
         return counts
 

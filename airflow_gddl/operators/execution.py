@@ -34,9 +34,10 @@ from airflow_gddl.runners.descriptor import SubmissionContext
 from airflow_gddl.runners.interface import Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, Stage, observe
+from airflow_gddl.runtime.state.documents import StageEnd
+from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.triggers import ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 
@@ -115,6 +116,16 @@ class Task:
         submission = SubmissionContext(task=key, roots=document.roots, patient=patient, since=since)
         return runner_of(operator, self.context, document, self.environ, submission, tick)
 
+    def state(self) -> StateRecorder:
+        """What is remembered of the pipeline."""
+        pipeline = self.document.pipeline
+        return StateRecorder(
+            self.document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ, run=self.run_key
+        )
+
+    def stage_end(self, stage: Stage) -> StageEnd:
+        return StageEnd(stage=stage, run=self.run_key, max_tries=self.context["ti"].max_tries)
+
     def reporter(self) -> Reporter:
         """Logs and emits metrics; the results that it receives become the task's lineage."""
         specs = {spec.table: spec for spec in self.document.specs}
@@ -175,7 +186,7 @@ class Load(Task):
         """Whether no later task of the run has tables to load."""
         return self.work.is_last(self.stage)
 
-    def loaded(self, book: HintBook, begun: tuple[str, ...] | None) -> Loading:
+    def loaded(self, state: StateRecorder, begun: tuple[str, ...] | None) -> Loading:
         """Run the load.
 
         Args:
@@ -188,7 +199,7 @@ class Load(Task):
         operator = self.operator
         reporter = self.reporter()
         request = self.request(self.work, self.stage, operator.job_key, begun)
-        loading = Loading(request, book, reporter, task=operator.task_id, environ=self.environ)
+        loading = Loading(request, state, reporter, task=operator.task_id)
         runner = self.runner(tick=lambda: _each(reporter.tick, loading.tick))
         try:
             tables = self._load(loading, runner)
@@ -251,9 +262,8 @@ class _StageLoad(Load):
     operator: LoadOperator
 
     def run(self) -> Summary:
-        operator, context, max_tries = self.operator, self.context, self.context["ti"].max_tries
-        book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
-        loading = self.loaded(book, self.begun.tables if self.begun else None)
+        operator, context, state = self.operator, self.context, self.state()
+        loading = self.loaded(state, self.begun.tables if self.begun else None)
         shown = outcomes(loading) if operator.by_table else None
         if loading.failed and (shown is None or not (is_last_try(context) or is_final(loading.failed))):
             raise failure(loading.failed, len(loading.results))
@@ -265,7 +275,7 @@ class _StageLoad(Load):
         if shown is None and loading.left and not loading.results:
             raise AirflowSkipException(f"left to another run: {', '.join(sorted(loading.left))}")
         if loading.results or loading.request.marks:
-            add_events(context, operator.pipeline, book.finish(self.stage, self.run_key, max_tries))
+            add_events(context, operator.pipeline, state.take_events(end=self.stage_end(self.stage)))
         elif not shown:
             raise AirflowSkipException(f"nothing for {operator.task_id}")
         return summary(loading.results) if shown is None else shown

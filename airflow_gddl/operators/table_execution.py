@@ -18,7 +18,6 @@ from airflow_gddl.operators.execution import Load, decided, document_of
 from airflow_gddl.operators.job_runs import SHARED, SharedLoad, TableOutcome, agreed, begun_of, failure, round_of
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage, of_table
 from airflow_gddl.version_compat import AirflowFailException, AirflowSkipException
 
@@ -147,12 +146,11 @@ class _TableLoad(Load):
     operator: GddlTableOperator
 
     def run(self) -> dict[str, Any]:
-        operator, table = self.operator, self.operator.shown
-        book = HintBook(self.document.roots, operator.pipeline, environ=self.environ)
-        loading = self.loaded(book, (table,))
+        operator, table, state = self.operator, self.operator.shown, self.state()
+        loading = self.loaded(state, (table,))
         if loading.failed:
             raise failure(loading.failed, len(loading.results))
-        add_events(self.context, operator.pipeline, book.finish_table(table))
+        add_events(self.context, operator.pipeline, state.take_events(table))
         for result in loading.results:
             operator.log.info("%s", what_it_did(result))
         return summary(loading.results)

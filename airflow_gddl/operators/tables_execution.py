@@ -17,9 +17,9 @@ from airflow_gddl.operators.job_runs import TryState, begun_of, failure
 from airflow_gddl.operators.jobs import ALIAS
 from airflow_gddl.reporting.results import add_events, airflow_errors, summary
 from airflow_gddl.runners.interface import Runner
-from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.run_request import from_params, requested, requests_of
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, Stage, observe
+from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.triggers import utc_now
 
 if TYPE_CHECKING:
@@ -89,40 +89,41 @@ def _load(
 ) -> dict[str, Any]:
     """One job after the other; a resumed try continues with the job that it waited for."""
     results: list[JobResult] = list(begun.failed if begun else ())
-    books: list[tuple[HintBook, PipelineWork]] = []
+    states: list[tuple[StateRecorder, PipelineWork]] = []
     resumed = begun
     for dag_id, work in sorted(works.items()):
         operator.pipeline = dag_id
         document = document_of(operator.metadata, dag_id)
         environ = configuration.environ_of(document)
-        book = HintBook(document.roots, dag_id, environ=environ)
-        books.append((book, work))
+        run, tables = _run_key(operator, context), document.pipeline.tables
+        state = StateRecorder(document.roots, dag_id, tables, environ=environ, run=run)
+        states.append((state, work))
         if resumed is not None and not _is_of(resumed, work):  # done before the deferral
             continue
         failed = tuple(result for result in results if result.status == "failed")
         stage: Stage = "initial" if work.initial else "increments"
         loading = _TablesLoad(operator, context, document, environ, resumed, work, stage, failed).loaded(
-            book, resumed.tables if resumed else None
+            state, resumed.tables if resumed else None
         )
         resumed = None
         results += loading.results
-    return _ended(operator, context, results, books)
+    return _ended(operator, context, results, states)
 
 
 def _ended(
     operator: GddlLoadOperator,
     context: Context,
     results: Sequence[JobResult],
-    books: Sequence[tuple[HintBook, PipelineWork]],
+    states: Sequence[tuple[StateRecorder, PipelineWork]],
 ) -> dict[str, Any]:
     """Fails with the tables that failed; events of the others are then sent by the DAGs that load them otherwise."""
     failed = [result for result in results if result.status == "failed"]
     if failed:
-        raise failure(failed, sum(len({**work.initial, **work.increments}) for _, work in books))
+        raise failure(failed, sum(len({**work.initial, **work.increments}) for _, work in states))
     operator.pipeline = ALIAS
-    for book, work in books:
+    for state, work in states:
         for table in (*work.initial, *work.increments):
-            add_events(context, ALIAS, book.finish_table(table))
+            add_events(context, ALIAS, state.take_events(table))
     return summary(results)
 
 

@@ -1,132 +1,129 @@
-"""The objects that hold the state: small, in `lake/_gddl/state`, read without knowing any table's folder.
+"""What is remembered of a pipeline: one object, `lake/_gddl/state/<pipeline>.json`.
 
-    <pipeline>.runs.json    a `TableRecord` for each of its tables, by the tasks that load
-    <pipeline>.poll.json    a `TablePoll` for each of its tables, and what its next poll begins with, by its sensor
-    by-hand.runs.json       what `gddl run` did
-
-Each normally has one writer; if two conflict, a conditional put makes the second one read again. If they are lost, runs
-are read again from their records, and the next poll lists everything.
+Its sensor, its loads and `gddl_watch` write it; if two conflict, a conditional put makes the second one read again.
+`by-hand.json` has what `gddl run` did. If one is lost, the next writer makes it again from the records of runs; without
+hints, every table with files counts as having work, and the job finds that there is none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.runtime.state.table_status import RunningJob, TablePoll
-from airflow_gddl.stores import Storage, read_if_there, update_object
+from airflow_gddl.runtime.state.table_runs import TableHint, TableRecord
 
-Kind = Literal["runs", "poll"]
 BY_HAND = "by-hand"
-FORMAT = 2
+SUFFIX = ".json"
+_ENDS, _ENDS_WITH_EVENTS = 8, 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsDocument:
-    """State of a pipeline's runs. Moments are seconds since the epoch.
+class StageEnd:
+    """How a task of a run ended its stage.
 
     Attributes:
+        stage, run: what ended.
+        max_tries: Airflow's limit of the task instance's tries. Clearing the instance raises it, a retry does not.
+        events: extras of the asset events that it sent, by table; lost when Airflow never heard that it succeeded.
+    """
+
+    stage: str
+    run: str
+    max_tries: int
+    events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineState:
+    """What is remembered of a pipeline.
+
+    Attributes:
+        ended: stages (`initial`, `increments`) that were done with all their tables, the newest first; the events of
+            the newest two of a stage alone.
         notified: table to its sent alerts that have not ended.
-        running: table to the job that works on it.
-        seen: table that was never loaded to the moment at which `gddl_watch` first met it.
+        next_poll: what the next poll begins with, as JSON that only the sensor parses; empty: nothing.
+        written: when runs were last written, seconds since the epoch.
     """
 
     tables: Mapping[str, TableRecord] = field(default_factory=dict)
-    written: float = 0.0
+    ended: tuple[StageEnd, ...] = ()
     notified: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    running: Mapping[str, RunningJob] = field(default_factory=dict)
-    seen: Mapping[str, float] = field(default_factory=dict)
-    format: int = FORMAT
-
-
-@dataclass(frozen=True, kw_only=True)
-class PollDocument:
-    """
-    Attributes:
-        polled: seconds since the epoch; 0: only selected tables were polled yet.
-        next_poll: what the next poll begins with, as JSON that only the sensor parses; empty: nothing.
-    """
-
-    polled: float = 0.0
-    tables: Mapping[str, TablePoll] = field(default_factory=dict)
     next_poll: str = ""
-    format: int = FORMAT
+    written: float = 0.0
+    format: Literal[1] = 1
 
+    @property
+    def hints(self) -> dict[str, TableHint]:
+        """Of the tables that were loaded, which therefore have a replica."""
+        return {name: record.hint for name, record in self.tables.items() if record.hint is not None}
 
-D = TypeVar("D", RunsDocument, PollDocument)
+    @property
+    def pending(self) -> dict[str, Mapping[str, Any]]:
+        """Pending asset events, by table."""
+        return {name: hint.announce for name, hint in sorted(self.hints.items()) if hint.announce is not None}
+
+    def record(self, table: str) -> TableRecord:
+        """Empty where nothing is known of the table."""
+        return self.tables.get(table, TableRecord())
+
+    def with_records(self, records: Mapping[str, TableRecord]) -> PipelineState:
+        return replace(self, tables={**self.tables, **records})
+
+    def with_hints(self, tables: Iterable[str], **changes: Any) -> PipelineState:
+        """Copy with these fields of the hints of tables that have one."""
+        hints = self.hints
+        changed = {name: replace(hints[name], **changes) for name in tables if name in hints}
+        return self.with_records({name: replace(self.tables[name], hint=hint) for name, hint in changed.items()})
+
+    def after(self, end: StageEnd) -> PipelineState:
+        others = [one for one in self.ended if (one.stage, one.run) != (end.stage, end.run)]
+        kept = [end]
+        for one in others:
+            newer = sum(known.stage == one.stage for known in kept)
+            if newer < _ENDS:
+                kept.append(one if newer < _ENDS_WITH_EVENTS else replace(one, events={}))
+        return replace(self, ended=tuple(kept))
+
+    def end_of(self, stage: str, run: str) -> StageEnd | None:
+        """Null when this run did not end the stage, or long ago."""
+        return next((one for one in self.ended if (one.stage, one.run) == (stage, run)), None)
+
+    def reopened(self, stage: str, run: str, tables: Iterable[str]) -> PipelineState:
+        """Without the note that this run has loaded these tables, so that it loads them again."""
+        known = self.hints
+        loaded = [name for name in tables if name in known and known[name].run == run]
+        ended = tuple(one for one in self.ended if (one.stage, one.run) != (stage, run))
+        return replace(self.with_hints(loaded, run=""), ended=ended)
 
 
 def folder(lake: str) -> str:
     return join(lake, STATE, "state")
 
 
-def place(lake: str, pipeline: str, kind: Kind) -> str:
-    return join(folder(lake), f"{pipeline}.{kind}.json")
+def place(lake: str, pipeline: str) -> str:
+    return join(folder(lake), f"{pipeline}{SUFFIX}")
 
 
-def encode(document: RunsDocument | PollDocument) -> bytes:
-    return msgspec.json.encode(document, order="deterministic")
+def encode(state: PipelineState) -> bytes:
+    return msgspec.json.encode(state, order="deterministic")
 
 
-def decode(kind: type[D], data: bytes) -> D:
+def decode(data: bytes) -> PipelineState:
     """Fields unknown here are ignored.
 
     Raises:
         ValueError: damaged, or of another format.
     """
-    document = msgspec.json.decode(data, type=kind)
-    if document.format != FORMAT:
-        raise ValueError("not a state document of this version")
-    return document
+    return msgspec.json.decode(data, type=PipelineState)
 
 
-def decode_or_none(kind: type[D], data: bytes | None) -> D | None:
+def decode_or_none(data: bytes | None) -> PipelineState | None:
     """None: there is none, or it is damaged."""
     try:
-        return None if data is None else decode(kind, data)
+        return None if data is None else decode(data)
     except ValueError:
         return None
-
-
-def read_runs(store: Storage, lake: str, pipeline: str) -> RunsDocument:
-    """Empty where there is none.
-
-    Raises:
-        RetriableError: `STORAGE_BUSY`.
-        ValueError: it is damaged.
-    """
-    data = read_if_there(store, place(lake, pipeline, "runs"))
-    return RunsDocument() if data is None else decode(RunsDocument, data)
-
-
-def update_runs(
-    store: Storage, path: str, change: Callable[[RunsDocument], RunsDocument], lost: Callable[[], RunsDocument]
-) -> RunsDocument:
-    """Change the object at `path`, with concurrent writers.
-
-    Args:
-        lost: initial value when there is none, or a damaged one.
-
-    Raises:
-        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
-    """
-    return update_object(store, path, lambda data: change(decode_or_none(RunsDocument, data) or lost()), encode)
-
-
-def end_running(store: Storage, path: str, run: str) -> None:
-    """Remove the jobs of an Airflow run that was stopped, so that other runs load their tables again.
-
-    Raises:
-        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
-    """
-
-    def ended(document: RunsDocument) -> RunsDocument:
-        return replace(document, running={name: job for name, job in document.running.items() if job.run != run})
-
-    if store.stat(path) is not None:
-        update_runs(store, path, ended, RunsDocument)

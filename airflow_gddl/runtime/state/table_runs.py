@@ -1,4 +1,5 @@
-"""Facts of a run and of a table's last runs: a bounded digest of the records in `lake/_gddl/runs`.
+"""What is remembered of a table: its last runs, as a bounded digest of the records in `lake/_gddl/runs`, its last poll,
+and its last load in Airflow.
 
 Moments are seconds since the epoch: short in JSON, and fast to compare.
 """
@@ -9,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -38,6 +39,11 @@ def text_of(moment: float | None) -> str | None:
 def latest(*moments: float | None) -> float | None:
     """The greatest value that is not null; null when all are."""
     return max((moment for moment in moments if moment is not None), default=None)
+
+
+def earliest(*moments: float | None) -> float | None:
+    """The least value that is not null; null when all are."""
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 KEPT_RUNS = 14
@@ -127,8 +133,68 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
 
 
 @dataclass(frozen=True, kw_only=True)
+class TablePoll:
+    """Poll of a table by a sensor.
+
+    Attributes:
+        polled: seconds since the epoch, before the listing.
+        files: data files in the landing folder.
+        waiting: how many of them are not loaded; at least 1 while a file or the row is new or changed.
+        since: first poll that found pending files; null when nothing is pending.
+        clear: newest poll that found nothing pending in a folder that was there; None: none yet.
+        held_by: dependencies that it waits for.
+        missing: its landing folder is missing, though the row does not say that this is an empty table.
+    """
+
+    polled: float
+    files: int = 0
+    waiting: int = 0
+    since: float | None = None
+    clear: float | None = None
+    held_by: tuple[str, ...] = ()
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that works on a table, seconds since the epoch.
+
+    Attributes:
+        since: when it began.
+        until: when the job expires unless it is reported again.
+        run: Airflow's id of the run; empty where Airflow did not start it.
+    """
+
+    since: float
+    until: float
+    run: str = ""
+
+    def is_of_another(self, run: str, now: float) -> bool:
+        """Whether another run than this one of the same pipeline works on the table."""
+        return self.until > now and self.run not in ("", run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableHint:
+    """Last load of a table in Airflow. Only a hint: the job's ledger is authoritative.
+
+    Attributes:
+        mark: of the files and the row that were loaded, see `tables_with_work.mark`; empty: the next run has
+            work in any case.
+        looked_at: ISO 8601 UTC: every file that existed by then is loaded.
+        run: Airflow's id of the run that loaded it; empty: none, since a user cleared that one.
+        announce: extra of the asset event that is still to be sent; null when there is none.
+    """
+
+    mark: str
+    looked_at: str
+    run: str
+    announce: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableRecord:
-    """Facts from the runs of a table. Moments are seconds since the epoch; None: never, or not known.
+    """What is remembered of a table. Moments are seconds since the epoch; None: never, or not known.
 
     Attributes:
         newest: the newest run; null before any.
@@ -153,6 +219,10 @@ class TableRecord:
         lost: what the newest run that missed the landing folder says of it; empty: none did.
         waiting_since, waiting_at: when the oldest landed of what is there and not applied (None: all is), and the start
             of the newest run that said so.
+        poll: by its pipeline's sensor.
+        running: the job that loads it, as last reported; it may have ended unreported.
+        seen: when a sensor or `gddl_watch` first saw the table.
+        hint: of its last load; None: it was never loaded, or that is not known.
     """
 
     newest: RunFact | None = None
@@ -179,6 +249,15 @@ class TableRecord:
     lost: str = ""
     waiting_since: float | None = None
     waiting_at: float | None = None
+    poll: TablePoll | None = None
+    running: RunningJob | None = None
+    seen: float | None = None
+    hint: TableHint | None = None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a run is known."""
+        return self.newest is not None or self.complete is not None
 
     @property
     def runs(self) -> tuple[RunFact, ...]:
@@ -206,6 +285,43 @@ class TableRecord:
         if newest is None or newest.status != "failed":
             return False
         return newest.started > (self.complete or 0) and newest.started >= self.detected.get(LOST_CODE, -math.inf)
+
+    def polled(self, poll: TablePoll, *, waits: bool) -> TableRecord:
+        """Copy after a poll. The number of pending files, and since when, follows from earlier polls and the last load.
+
+        Args:
+            waits: whether files or the row are pending.
+        """
+        before, taken = self.poll, None if self.hint is None else seconds_of(self.hint.looked_at)
+        clear = None if before is None else before.clear
+        if waits:
+            # The files pending at the previous poll were loaded since: this is new work.
+            same = before is not None and before.since is not None and (taken is None or taken < before.since)
+            loaded = 0 if before is None or taken is None else before.files - (before.waiting if same else 0)
+            since = before.since if same and before is not None else poll.polled
+            poll = replace(poll, waiting=max(1, poll.files - loaded), since=since)
+        elif not poll.missing:
+            clear = poll.polled
+        return replace(self, poll=replace(poll, clear=clear), seen=earliest(self.seen, poll.polled))
+
+    def loaded(self, hint: TableHint | None, event: Mapping[str, Any] | None) -> TableRecord:
+        """Copy after a load in Airflow; a pending event is kept if this load has none.
+
+        A cleared task of an older run never overwrites what a later poll found.
+
+        Args:
+            hint: None: none of its files was loaded.
+            event: see `TableHint.announce`.
+        """
+        before = self.hint
+        hint = hint or before
+        if hint is None:
+            return self
+        if before is not None and before.looked_at > hint.looked_at:
+            hint = replace(hint, mark=before.mark, looked_at=before.looked_at)
+        if event is None and before is not None:
+            event = before.announce
+        return replace(self, hint=replace(hint, announce=event))
 
     def with_runs(self, runs: Iterable[RunFact]) -> TableRecord:
         """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
@@ -388,13 +504,17 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         counted_files=quarantine.counted_files,
         counted_at=quarantine.counted_at,
         maintained=latest(one.maintained, other.maintained),
-        changed_since=min(filter(None, (one.changed_since, other.changed_since)), default=None),
+        changed_since=earliest(one.changed_since, other.changed_since),
         changing_runs=one.changing_runs + other.changing_runs,
         verified=latest(one.verified, other.verified),
-        missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
+        missing_from=earliest(one.missing_from, other.missing_from),
         detected=newest_of(one.detected, other.detected),
         settled=newest_of(one.settled, other.settled),
         waiting_since=looked.waiting_since,
         waiting_at=looked.waiting_at,
         lost=max(one, other, key=lambda record: _since(record.detected.get(LOST_CODE))).lost,
+        poll=max(filter(None, (one.poll, other.poll)), key=lambda poll: poll.polled, default=None),
+        running=max(filter(None, (one.running, other.running)), key=lambda job: job.until, default=None),
+        seen=earliest(one.seen, other.seen),
+        hint=max(filter(None, (one.hint, other.hint)), key=lambda hint: hint.looked_at, default=None),
     ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())
