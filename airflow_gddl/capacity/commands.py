@@ -103,6 +103,8 @@ def plan(
     that need a rebuild, or get another DAG, and the counts before and after.
     """
     cli = context.of(ctx)
+    if not diff:
+        options.require_beside("--diff", {"--no-records": no_records, "--markdown": markdown})
     loaded = metadata_folder.read(cli, metadata)
     metadata_folder.show_problems(cli, loaded.problems, metadata)
     planned = replace(_metadata_of(loaded), before=metadata_folder.placed(cli, loaded))

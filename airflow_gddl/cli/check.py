@@ -32,7 +32,7 @@ from airflow_gddl.cli.source_database import SourceDatabase
 from airflow_gddl.contract import packages
 from airflow_gddl.contract.connections import MASK_KEY, MASK_KEY_FILE, mask_key
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, RetriableError, documented
+from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     DIALECTS,
@@ -317,9 +317,7 @@ def check(
     cli = context.of(ctx)
     if platform_:
         raise typer.Exit(_on_platform(cli, metadata, minutes=minutes, file=report, as_json=json))
-    for name, given in {"--minutes": minutes, "--report": report}.items():
-        if given:
-            raise MetadataError("OPTION_INVALID", f"{name} without --platform", remedy="write both, or neither")
+    options.require_beside("--platform", {"--minutes": minutes, "--report": report})
     failed = 0
     for checked in check_all(cli, metadata):
         failed += checked.status == "failed"

@@ -163,3 +163,17 @@ def require_whole_key(named: Mapping[str, str], code: str, _: object, tables: It
             what = f"the key of {spec.table} is {', '.join(spec.keys)}, not {shown}"
             remedy = f"name the whole key: {' '.join(f'--key {name}=…' for name in spec.keys)}"
             raise FatalError(code, what, remedy=remedy)
+
+
+def require_beside(other: str, given: Mapping[str, object]) -> None:
+    """Refuse options that say nothing without another one, which is not given.
+
+    Args:
+        given: what they are, by option; a false value: not given.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
+    for name, value in given.items():
+        if value:
+            raise MetadataError("OPTION_INVALID", f"{name} without {other}", remedy="write both, or neither")

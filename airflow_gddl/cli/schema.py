@@ -1,4 +1,4 @@
-"""`gddl schema` and `gddl catalog`: published columns as SQL types or JSON Schema, and tables as catalogs have them."""
+"""`gddl schema` and `gddl catalog`: columns as SQL types or JSON Schema, and tables as catalogs have them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from airflow_gddl.cli.screen import Cell, Screen
 from airflow_gddl.contract.actions import Action, CatalogDiff, CatalogSync
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.published import published_columns
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, Roots, TableSpec
 from airflow_gddl.contract.sql_types import type_text
@@ -60,7 +59,7 @@ def schema(
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
 ) -> None:
-    """Print the schema of a table's published columns, as its replica has them now; no Spark, nothing is changed."""
+    """Print the schema of a table, as its replica has it now; no Spark, nothing is changed."""
     cli = context.of(ctx)
     loaded = metadata_folder.read(cli, metadata)
     (spec,), _ = metadata_folder.choose(cli, loaded, (table,), metadata)
@@ -68,7 +67,7 @@ def schema(
 
 
 def _print(cli: CliContext, roots: Roots, spec: TableSpec, form: SchemaFormat, *, as_json: bool) -> None:
-    fields = published_fields(roots, spec, cli.environ)
+    fields = fields_of(roots, spec, cli.environ)
     if form is SchemaFormat.SQL and not as_json:
         width = max(len(str(field["name"])) for field in fields)
         cli.screen.dictate("\n".join(f"{field['name']:<{width}}  {type_text(field['type'])}" for field in fields))
@@ -82,11 +81,11 @@ def _print(cli: CliContext, roots: Roots, spec: TableSpec, form: SchemaFormat, *
         cli.screen.dictate(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The published columns as fields of Delta's schema.
+def fields_of(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The columns of a replica as fields of Delta's schema.
 
     Raises:
-        FatalError: `REPLICA_MISSING`: nothing was loaded yet; `PUBLISHED_COLUMN_MISSING`; `PACKAGE_MISSING`.
+        FatalError: `REPLICA_MISSING`: nothing was loaded yet; `PACKAGE_MISSING`.
         RetriableError: `LAKE_UNREADABLE`.
     """
     path = Layout.of(roots, spec).replica
@@ -94,8 +93,7 @@ def published_fields(roots: Roots, spec: TableSpec, environ: Mapping[str, str]) 
     if text is None:
         what, remedy = f"{spec.table} has no replica yet", f"load it: `gddl run --table '{spec.table}'`"
         raise FatalError("REPLICA_MISSING", what, where=path, remedy=remedy)
-    known = {field["name"]: field for field in json.loads(text)["fields"]}
-    return [known[name] for name in published_columns(spec, list(known))]
+    return list(json.loads(text)["fields"])
 
 
 def json_schema(spec: TableSpec, fields: list[dict[str, Any]]) -> dict[str, Any]:

@@ -40,10 +40,12 @@ Settle = Annotated[
 Since = Annotated[
     str, typer.Option(metavar="DURATION", help="Compare rows changed in this time alone, by windows: 24h, 7d.")
 ]
-By = Annotated[Windows, typer.Option(help="Length of a window, with --since.")]
+By = Annotated[Windows | None, typer.Option(help="Length of a window, with --since; by default hour.")]
 Column = Annotated[
     str,
-    typer.Option(metavar="NAME", help="The rows' column with the time of their last change; by default as updated_at."),
+    typer.Option(
+        metavar="NAME", help="With --since: the column with the time of the last change; by default as updated_at."
+    ),
 ]
 
 
@@ -57,7 +59,7 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     against: Against = "",
     settle: Settle = None,
     since: Since = "",
-    by: By = Windows.HOUR,
+    by: By = None,
     column: Column = "",
 ) -> None:
     """Compare each replica with its changes and its source; exit status 1 when one fails.
@@ -67,6 +69,8 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     """
     if against:
         _require_against_alone(table or (), others=bool(source_connection or since))
+    if not since:
+        options.require_beside("--since", {"--by": by, "--column": column})
     require_name(source_connection)
     cli = context.of(ctx).lending(source_connection)
     action = Verify(
@@ -74,7 +78,7 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
         against=against,
         settle_seconds=settle,
         since_seconds=_duration(since) if since else None,
-        window=by.value,
+        window=(by or Windows.HOUR).value,
         window_column=column,
     )
     job_options = JobOptions(action=action)

@@ -176,7 +176,7 @@ def require_name(name: str) -> None:
         MetadataError: `CUT_NAME_INVALID`.
     """
     if not _NAME.fullmatch(name):
-        remedy = "take lower-case letters, digits and _, e.g. closing_2026_01"
+        remedy = "name it (--prefix) in lower-case letters, digits and _, e.g. closing_2026_01"
         raise MetadataError("CUT_NAME_INVALID", f"not a name of a cut: {name!r:.80}", remedy=remedy)
 
 

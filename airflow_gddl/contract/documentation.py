@@ -1,6 +1,6 @@
 """The documentation, as messages name it: pip installs no page, so that each is named by its URL.
 
-What `docs/codes.md` says of codes is in the package, for the page in Airflow and `gddl codes`.
+What `docs/codes.md` says of codes is in the package, for the page in Airflow and for commands.
 """
 
 from __future__ import annotations

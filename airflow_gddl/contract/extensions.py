@@ -480,8 +480,8 @@ class DialectDescriptor:
             `missing_folder` and `verify_connection`, as `DmsOptions` has them. Loaded on both sides.
         reading: the subclass of `spark_jobs.dialects.protocol.Dialect`, which states the roles of columns; loaded only
             by the job.
-        technical: columns that the service adds to those of the source: they are not published, and their change alone
-            opens no version of a history. A `*` at the end: all names that begin so. Case does not count.
+        technical: columns that the service adds to those of the source: their change alone opens no version of a
+            history. A `*` at the end: all names that begin so. Case does not count.
         check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.
         onboarding: of `dms` alone: no other dialect has rules in `gddl onboard`.
         takes_source_rows: it reads files that jobs write of rows of the source (`gddl load`, `gddl resync`).

@@ -20,7 +20,6 @@ from airflow_gddl.contract.features import features, missing_features
 from airflow_gddl.contract.layout import CUTS
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
 from airflow_gddl.contract.option_checks import check_options
-from airflow_gddl.contract.published import published_problems
 from airflow_gddl.contract.shares import is_share
 from airflow_gddl.contract.sources import missing_source, sources
 from airflow_gddl.contract.table_spec import (
@@ -548,7 +547,7 @@ _VALUE_CHECKS = (
     *(one.check_values for one in features().values() if one.check_values is not None),
 )
 _ROW_CHECKS = (
-    _table_name, _keys, _mask, _exclusions, published_problems, check_clustering, check_partitions, _keyless,
+    _table_name, _keys, _mask, _exclusions, check_clustering, check_partitions, _keyless,
     _cutting, _trigger, shard_problems, *(one.check for one in features().values() if one.check is not None),
 )  # fmt: skip
 check_values = Checks(*_VALUE_CHECKS)

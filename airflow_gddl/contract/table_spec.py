@@ -287,8 +287,6 @@ class TableSpec:
     """Only these columns, the keys, `columns_to_update` and `force_update` reach the lake; null: all."""
     exclude_columns: tuple[str, ...] = ()
     """These columns never reach the lake."""
-    published: tuple[str, ...] = ("*",)
-    """Columns that consumers see; `*`: all that are not technical."""
     mask: Mapping[str, MaskMethod] = field(default_factory=dict)
     """Column to `hmac` (keyed hash of the text), `hash` (SHA-256, which can be guessed) or `null`, before the first
     write."""

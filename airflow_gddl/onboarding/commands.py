@@ -29,7 +29,8 @@ from airflow_gddl.contract.source_access import announced
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.metadata.folder import FILE, Folder, open_folder
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.metadata.settings import Settings, read_settings
+from airflow_gddl.metadata.problems import Problem
+from airflow_gddl.metadata.settings import Settings, SettingsError, read_settings
 from airflow_gddl.onboarding.database import Database
 from airflow_gddl.onboarding.plan import (
     TASK_SETTINGS,
@@ -295,7 +296,12 @@ def _captured_settings(folder: Folder, given: OnboardingOptions, cli: CliContext
     from airflow_gddl.onboarding.captured import with_source  # noqa: PLC0415 - as above
 
     read_settings(folder, cli.environ)  # which names what is wrong with it
-    old = folder.read(FILE).decode()
+    try:
+        old = folder.read(FILE).decode()
+    except FileNotFoundError as error:
+        remedy = "write it with `landing` and `lake`, which variables name now: the source is declared there"
+        problem = Problem(code="SETTINGS_MISSING", message="there is no such file", remedy=remedy, file=FILE)
+        raise SettingsError((problem,), folder.base) from error
     new_text = with_source(old, given.source, given.connection)
     return () if new_text == old else (FileChange(name=FILE, old=old, new=new_text),)
 

@@ -16,7 +16,7 @@ from airflow_gddl.contract.extensions import CatalogSpec, entry_name
 from airflow_gddl.contract.features import folders as folders_of_features
 from airflow_gddl.contract.layout import DatasetName, LandingFolder, Layout, join
 from airflow_gddl.contract.names import HiddenColumns
-from airflow_gddl.contract.published import RegistrationState, full_name
+from airflow_gddl.contract.registrations import RegistrationState, full_name
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.page import responses as answers
 from airflow_gddl.page.reading import TableReader, key_history

@@ -59,6 +59,10 @@ class RunnerCheck:
     modules: tuple[str, ...] = ()
 
 
+DELTALAKE = "deltalake>=1.6.6,<1.7"
+"""What saved jobs install beside the wheel."""
+RUNS_AT_ONCE = 20
+"""Runs of a saved job at once; more are queued."""
 Renderer = Callable[[Path, Mapping[str, TierSpec], Any, Roots], str]
 """Writes the saved jobs of tiers into a folder in the platform's own form, given the runner's settings and the roots;
 returns what a person does with the file."""

@@ -10,7 +10,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.codec import from_json_or_none
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import join, places_of
-from airflow_gddl.contract.published import RegistrationState, registration_path
+from airflow_gddl.contract.registrations import RegistrationState, registration_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.s3 import CODES, is_s3
 from airflow_gddl.contract.source_access import announced

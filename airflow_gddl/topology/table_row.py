@@ -247,8 +247,8 @@ def _fires(part: str, day: date) -> bool:
 METHODS = ("table", "tag", "owner", "source", "tier")
 
 
-def selected(rows: Iterable[TableRow], select: Sequence[str], exclude: Sequence[str] = ()) -> list[TableRow]:
-    """Rows that any selector of `select` matches (all, where there is none) and no selector of `exclude`.
+def selected(rows: Iterable[TableRow], select: Sequence[str]) -> list[TableRow]:
+    """Rows that any selector of `select` matches; all, where there is none.
 
     A selector is a method and a value, `tag:domain` or `tag:domain:sales`; `shop.*` is short for `table:shop.*`. Values
     may have `*`, `?` and `[…]`. Selectors joined by commas must all match.
@@ -256,12 +256,8 @@ def selected(rows: Iterable[TableRow], select: Sequence[str], exclude: Sequence[
     Raises:
         MetadataError: `SELECTOR_INVALID`.
     """
-    wanted, unwanted = [_parsed(one) for one in select], [_parsed(one) for one in exclude]
-    return [
-        row
-        for row in rows
-        if (not wanted or any(_matches(row, one) for one in wanted)) and not any(_matches(row, one) for one in unwanted)
-    ]
+    wanted = [_parsed(one) for one in select]
+    return [row for row in rows if not wanted or any(_matches(row, one) for one in wanted)]
 
 
 def _parsed(selector: str) -> list[tuple[str, str]]:

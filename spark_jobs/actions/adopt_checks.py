@@ -161,13 +161,9 @@ def named(paths: Sequence[str]) -> str:
     return few([path.rpartition("/")[2] for path in paths])
 
 
-def few(names: Sequence[str], count: int | None = None) -> str:
-    """The first of some names for a message, and how many more there are.
-
-    Args:
-        count: of all; None: as many as the names.
-    """
-    more = (len(names) if count is None else count) - NAMED
+def few(names: Sequence[str]) -> str:
+    """The first of some names for a message, and how many more there are."""
+    more = len(names) - NAMED
     return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 

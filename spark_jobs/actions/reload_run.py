@@ -659,6 +659,8 @@ def with_files_of(run: TableRun, ledger: Ledger, landed: LandingRange) -> Discov
         remedy = "choose another time: that of the files' last modification; a full load is read without a time"
         raise FatalError("RANGE_EMPTY", what, remedy=remedy)
     found = found if ledger.plan() is not None else without_held(run, found, ledger.state)
-    paths = {file.path for file in found.waiting}
-    waiting = (*found.waiting, *(file for file in files if file.path not in paths))
+    rewritten, again = {file.path: file for file in found.waiting}, {file.path for file in files}
+    # They come before one with a truncate, which holds all after it.
+    first = (replace(rewritten.get(file.path, file), corrects=True) for file in files)
+    waiting = (*first, *(file for file in found.waiting if file.path not in again))
     return replace(found, waiting=tuple(sorted(waiting, key=lambda file: file.generation)))

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 
 from airflow_gddl.contract.actions import ErrorsReplay, Load
 from airflow_gddl.contract.errors import OF_FILES
@@ -94,7 +95,7 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
         return replace(without_files, sweep=True, released=releases(run))
     if releases(run):
         return None
-    waiting, released = to_release(discovery, state) if releases_truncates(run) else (discovery.waiting, False)
+    waiting, released = to_release(run, discovery, state)
     plan = plan_files(waiting, limits=table.limits, state=state, now=now)
     plan = None if plan is None else replace(with_sweep(plan, discovery, SweepRule.of(run.spec)), releases=released)
     return replace(plan, sweep=False) if plan is not None and plan.sweep and run.is_loading else plan
@@ -163,11 +164,17 @@ def releases_truncates(run: TableRun) -> bool:
     return run.job.options.releases("truncate")
 
 
-def to_release(discovery: Discovery, state: TableState) -> tuple[tuple[PlannedFile, ...], bool]:
-    """Files up to the one whose truncates a user releases, and whether a batch of them does.
+def to_release(run: TableRun, discovery: Discovery, state: TableState) -> tuple[tuple[PlannedFile, ...], bool]:
+    """Files up to the one whose truncates a user releases, and whether a batch of them does; else all that wait.
 
-    Where the ledger knows no such file, the first load waits for the release.
+    Where the ledger knows no such file, the first load waits for the release. Of a reload of a time, a user asked for
+    what its files say, which come first.
     """
+    if run.job.options.reloads:
+        again = tuple(takewhile(lambda file: file.corrects, discovery.waiting))
+        return again or discovery.waiting, bool(again)
+    if not releases_truncates(run):
+        return discovery.waiting, False
     held = state.held_truncate
     if state.batch == 0 or held is None:
         return discovery.waiting, state.batch == 0
@@ -216,8 +223,8 @@ def files_changed(plan: BatchPlan, discovery: Discovery) -> bool:
 
 
 def drop(context: TableContext, plan: BatchPlan, ledger: Ledger) -> None:
-    """Drop a batch that has written at most quarantined rows."""
-    context.engine.quarantine(context).forget(plan.batch_id)
+    """Drop a batch; what it has put into the quarantine and resolved there is as it was before."""
+    context.engine.quarantine(context).forget(plan)
     ledger.drop_plan()
 
 

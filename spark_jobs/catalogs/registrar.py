@@ -19,7 +19,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName, TableKind, entry_name, name_fault
 from airflow_gddl.contract.features import folders
 from airflow_gddl.contract.layout import Layout, table_url
-from airflow_gddl.contract.published import CatalogProblem, RegisteredTable, RegistrationState
+from airflow_gddl.contract.registrations import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.contract.sql_types import SQL_NAMES, type_text

@@ -458,7 +458,7 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
 
 
 def _require_technical(name: str, dialect: Dialect, technical: Sequence[str]) -> None:
-    """Refuse a dialect that adds columns which the Airflow side would take for the source's, and publish."""
+    """Refuse a dialect that adds columns which histories would take for those of the source."""
     added = (*dialect.total_order, *filter(None, [dialect.carried, dialect.number]))
     if unlisted := [column for column in added if not is_among(column, technical)]:
         what = f"the dialect {name!r} adds {', '.join(unlisted)}, which `technical` of its descriptor lacks"

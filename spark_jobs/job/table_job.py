@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from airflow_gddl.contract.actions import Erase, Run
+from airflow_gddl.contract.actions import Action, Erase, Run
 from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.errors import UNEXPECTED_CODE, GddlError, RetriableError
 from airflow_gddl.contract.file_names import is_listing_due
@@ -34,9 +34,11 @@ from spark_jobs.features import features_of, installed_features
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
+from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
-from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.landing_range import LandingRange
+from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.sources import reader_of
 from spark_jobs.tables.places import DeclinedError, UnreadableLogError
 
@@ -85,7 +87,7 @@ def run_streamed(run: TableRun, source: FileStreamSource, outcome: RunTotals) ->
 _LOG = logging.getLogger(__name__)
 _OF_LOST_PROCESSES = ("SPARK_GONE", "WORKER_DIED")
 _PLAIN = ("run", "errors_replay", "release")
-"""Loads that go on with an unfinished rebuild or reload of an earlier run, and else take what has landed."""
+"""Loads that take what has landed."""
 _NO_SPARK = ("NEEDS_SPARK", "JAVA_MISSING", "JAVA_TOO_OLD", "DELTA_MISSING", "PACKAGE_MISSING", "S3A_MISSING")
 
 
@@ -146,7 +148,7 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
 
 
 def _counted(run: TableRun, result: JobResult) -> JobResult:
-    """Add what is left in quarantine after an action that may have changed it."""
+    """Add what is left in quarantine after an action that may have changed it, as one that failed after a batch has."""
     options = run.job.options
     if options.action.name not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
@@ -198,7 +200,11 @@ def _failed(run: TableRun, totals: RunTotals, error: Exception) -> tuple[JobResu
             fault = explained(run) or fault
     # A `GddlError` is complete; for other errors the log has the traceback.
     _LOG.error("%s failed: %s", run.spec.table, fault, exc_info=None if fault is error else error)
-    return run.result(totals, status="failed", error=error_info(fault)), isinstance(fault, RetriableError)
+    result = run.result(totals, status="failed", error=error_info(fault))
+    if totals.batches:
+        with suppress(Exception):  # the failure is told all the same
+            result = _counted(run, result)
+    return result, isinstance(fault, RetriableError)
 
 
 def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:
@@ -236,18 +242,34 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         totals.warn(notices.of_former_target(before, run.spec.table))
     if name not in LOADS:
         return action(name)(run, totals)
-    return reader_of(run.spec).load(run, totals, _loaded if name in _PLAIN else action(name))
+    return reader_of(run.spec).load(run, totals, _loaded)
 
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
-    """The requested run, or an unfinished rebuild of an earlier run."""
-    ledger = run.ledger()
+    """What is asked for, after an unfinished rebuild or reload of an earlier run: only these go on with it."""
+    ledger, options = run.ledger(), run.job.options
     plans = [plan for one in (run.shard_ledgers() or (ledger,)) if (plan := one.plan()) is not None]
+    begun = any(plan.mode == "refresh" for plan in plans)
+    if not begun or (options.repairs and LandingRange.of(options) is None):
+        return _taken(run, totals, ledger, plans) if options.action.name in _PLAIN else _asked(run, totals)
+    repaired = action("rebuild")(_asking(run, Run()), totals)
+    done = _taken(run, totals, run.ledger(), ()) if options.action.name in _PLAIN else _asked(run, totals)
+    return replace(done, mode="refresh", details=done.details or repaired.details)
+
+
+def _asked(run: TableRun, totals: RunTotals) -> JobResult:
+    return action(run.job.options.action.name)(run, totals)
+
+
+def _asking(run: TableRun, asked: Action) -> TableRun:
+    return replace(run, job=replace(run.job, options=replace(run.job.options, action=asked)))
+
+
+def _taken(run: TableRun, totals: RunTotals, ledger: Ledger, plans: Sequence[BatchPlan]) -> JobResult:
+    """What has landed, or what else of it is asked for."""
     if not run.spec.shards and replays_first_load(run, ledger):
-        run = replace(run, job=replace(run.job, options=replace(run.job.options, action=Run())))
+        run = _asking(run, Run())
         ledger = run.ledger()
-    if any(plan.mode == "refresh" for plan in plans):
-        return action("rebuild")(run, totals)
     if wants_source_load(run, ledger):
         action("initial_load")(run, totals)
     source = run.runtime.files

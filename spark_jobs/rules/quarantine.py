@@ -82,6 +82,16 @@ def resolved(rows: pa.Table, chosen: Chosen, now: str) -> pa.Table | None:
     return rows.set_column(at, "resolved_at", pc.if_else(hit, when, rows.column("resolved_at")))
 
 
+def reopened(rows: pa.Table, when: str) -> pa.Table | None:
+    """Rows that were resolved at this time, that of a batch's plan, as unresolved again; None when none was."""
+    column = rows.column("resolved_at")
+    hit = pc.fill_null(pc.equal(column, pa.scalar(datetime.fromisoformat(when), column.type)), False)
+    if not pc.any(hit).as_py():
+        return None
+    at = rows.schema.get_field_index("resolved_at")
+    return rows.set_column(at, "resolved_at", pc.if_else(hit, pa.scalar(None, column.type), column))
+
+
 def good_again(good: pa.Table) -> Chosen:
     """Rows whose records are among these changes now."""
     places = {

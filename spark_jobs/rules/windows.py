@@ -1,4 +1,4 @@
-"""Windows of time in which the source and the lake are compared (docs/monitoring.md, Completeness). Pure.
+"""Windows of time in which the source and the lake are compared (docs/repair.md, Windows). Pure.
 
 A row belongs to the window of its time column in the source; a row that the source no longer has, to that of the
 replica's. So an update that never came counts where it was made, not where its key was changed before.

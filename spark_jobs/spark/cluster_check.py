@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 DATABRICKS = "DATABRICKS_RUNTIME_VERSION"
 _CHOOSE = (
     "the pyspark installed with the job, the cluster's own, or on EMR Serverless the application's release",
-    "spark_version, or environment_version, of the tier under runners.databricks",
+    "spark_version of the tier under runners.databricks, or environment_version in databricks.yml",
 )
 _LIBRARIES = ("deltalake", "numpy", "obstore", "psutil", "pyarrow")
 

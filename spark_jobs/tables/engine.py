@@ -376,8 +376,8 @@ class Quarantine(Protocol):
         """Write files that can't be read to the errors table, creating it; `again` as in `BatchWork.quarantine`."""
         ...
 
-    def forget(self, batch_id: str) -> None:
-        """Remove the rows of a dropped batch from the errors table."""
+    def forget(self, plan: BatchPlan) -> None:
+        """Undo a dropped batch: what it has resolved is unresolved again, and its rows leave the errors table."""
         ...
 
     def counts(self) -> tuple[int, int]:

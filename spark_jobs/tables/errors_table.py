@@ -12,7 +12,7 @@ from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
-from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, resolved
+from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, reopened, resolved
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.delta_log import QUARANTINE, version_of
 from spark_jobs.tables.delta_tables import Tables, Write
@@ -84,9 +84,10 @@ class ErrorsTable:
             transaction = (f"{QUARANTINE}:resolve", version_of(plan))
             self.resolve(of_earlier_batches(files, plan.batch_id), plan.planned_at, transaction)
 
-    def forget(self, batch_id: str) -> None:
+    def forget(self, plan: BatchPlan) -> None:
+        self._change(lambda rows: reopened(rows, plan.planned_at), ("", 0))
         if self.tables.exists(self.path):
-            remove_rows(self.tables, self.path, lambda rows: pc.equal(rows.column("batch_id"), batch_id))
+            remove_rows(self.tables, self.path, lambda rows: pc.equal(rows.column("batch_id"), plan.batch_id))
 
     def forget_records(self, batch_id: str) -> None:
         """Clear the records of all batches except this one: they hold values that must no longer be stored."""

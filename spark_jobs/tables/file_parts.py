@@ -80,8 +80,6 @@ def splits(
     ordinals: dict[str, int],
     slots: int,
     bounds: PartBounds,
-    *,
-    keep_rows: bool = False,
 ) -> list[Split]:
     """Every row of the files in one part.
 
@@ -89,14 +87,13 @@ def splits(
         groups: files that look alike.
         ordinals: ledger path to index of the file in the batch.
         slots: tasks that run at once.
-        keep_rows: keep translated rows with their file.
     """
     total = sum(file.file.size for group in groups for file in group)
     target = min(max(bounds.least, total // (slots * _PARTS_A_SLOT)), bounds.most)
     parts = []
     for number, group in enumerate(groups):
         for file in group:
-            lean = file if keep_rows else replace(file, columns=group[0].columns, table=None)  # equal: sent once
+            lean = replace(file, columns=group[0].columns, table=None)  # equal: sent once
             ordinal = ordinals[file.file.path]
             for part, size in _parts(file, target, bounds.in_memory):
                 parts.append(Split(file=lean, group=number, ordinal=ordinal, size=size, ranges=part))

@@ -315,7 +315,8 @@ def test_alerts_name_files_a_command_and_the_page(
     warning = RunWarning(
         code="FILE_UNREADABLE", message="2 files can't be read", count=2, sample=("a.parquet", "b.parquet")
     )
-    result = JobResult(table="shop.a", status="succeeded", started_at="2024-01-01T00:00:01+00:00", warnings=(warning,))
+    result = JobResult(table="shop.a", status="succeeded", started_at="2024-01-01T00:00:01+00:00", warnings=(warning,),
+                       in_quarantine=2, files_in_quarantine=2)  # fmt: skip
     write_record(open_store(), document.roots, replace(result, files=1))
     recorder = StateRecorder(document.roots, document.pipeline.dag_id, ())
     recorder.take(replace(result, files=1))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.published import CatalogProblem, RegisteredTable, RegistrationState
+from airflow_gddl.contract.registrations import CatalogProblem, RegisteredTable, RegistrationState
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import RegistrationStore

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from airflow_gddl.contract.spark_versions import JOB_PACKAGES, check_pair, delta_of_packages, series
-from airflow_gddl.runners.databricks.settings import DatabricksSettings
-from airflow_gddl.runners.glue.settings import GlueSettings
+from airflow_gddl.runners.descriptor import DELTALAKE
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -62,11 +60,9 @@ def test_every_package_has_a_hash(extra: str) -> None:
     assert [block.split("\n")[0] for block in blocks if "--hash=sha256:" not in block] == []
 
 
-@pytest.mark.parametrize("settings", [DatabricksSettings, GlueSettings])
-def test_jobs_elsewhere_have_the_deltalake_of_the_extra(settings: type) -> None:
+def test_jobs_elsewhere_have_the_deltalake_of_the_extra() -> None:
     (own,) = (each for each in asked("spark") if each.name == "deltalake")
-    (default,) = next(field.default for field in fields(settings) if field.name == "dependencies")
-    assert Requirement(default) == own
+    assert Requirement(DELTALAKE) == own
 
 
 def test_the_lowest_versions_are_those_that_are_tested() -> None:

@@ -61,6 +61,7 @@ def test_some_tables_of_a_source_have_a_later_latest_moment(lake: Lake) -> None:
         (("--source", "default", "--at", "yesterday", "--prefix", "x"), "CUT_MOMENT_INVALID", 2),
         (("--source", "default", "--at", "2024-01-01T12:00:00", "--prefix", "x"), "CUT_MOMENT_INVALID", 2),
         (("--source", "default", "--prefix", "No name"), "CUT_NAME_INVALID", 2),
+        (("--source", "default"), "CUT_NAME_INVALID", 2),
         (("--source", "other", "--prefix", "x"), "CUT_SOURCE_UNKNOWN", 2),
         (("--source", "default", "--at", "0/16B3740", "--prefix", "x"), "CUT_REFUSED", 2),
         (("--source", "default", "--at", at(6).isoformat(), "--prefix", "x"), "CUT_REFUSED", 2),

@@ -14,7 +14,6 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS, forget_entry_points
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.published import published_columns
 from airflow_gddl.contract.spec import InitialLoad, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.validation import check_spec
@@ -98,13 +97,6 @@ def test_unloadable_package_is_a_problem_of_its_rows(broken: str, tmp_path: Path
     with pytest.raises(FatalError) as caught:
         dialect_of(PIPES)
     assert caught.value.code == "DIALECT_BROKEN"
-
-
-@pytest.mark.usefixtures("installed")
-def test_technical_columns_are_not_published() -> None:
-    stored = ("id", "Pipe_Number", "value", "_gddl")
-    assert published_columns(PIPES, stored) == ("id", "value")
-    assert published_columns(replace(PIPES, dialect="dms"), stored) == ("id", "Pipe_Number", "value")
 
 
 @pytest.mark.usefixtures("installed")

@@ -55,19 +55,6 @@ def kinds() -> dict[str, set[str]]:
     return {bare(row[0]): set(row[1].split(", ")) for row in rows(page("codes.md"))}
 
 
-@pytest.mark.parametrize(
-    ("begin", "shorter", "whole"),
-    [
-        ("| state | meaning | check |", "monitoring.md", "operate.md"),
-        ("| writes into the landing folder |", "trust.md", "metadata.md"),
-    ],
-)
-def test_a_table_on_two_pages_has_the_same_rows(begin: str, shorter: str, whole: str) -> None:
-    part = lines_of(shorter, begin)
-    assert part
-    assert [line for line in part if line not in lines_of(whole, begin)] == []
-
-
 def test_tables_of_permissions_are_whole_on_both_pages() -> None:
     begin = "| writes into the landing folder |"
     assert lines_of("trust.md", begin) == lines_of("metadata.md", begin)
@@ -123,7 +110,8 @@ def test_rights_of_a_platform_link_to_what_writes_into_landing_folders(name: str
 
 def test_service_levels_are_no_limits_of_lag() -> None:
     """Lag grows in a quiet source, and is not compared with `freshness` (operate.md)."""
-    asked = re.findall(r"^ *(?:expr: (.+)|([\w -]+\(.+\)))$", section("monitoring.md", "Service levels"), re.MULTILINE)
+    text = section("monitoring.md", "Service levels") + section("dashboards.md", "Alert rules")
+    asked = re.findall(r"^ *(?:expr: (.+)|([\w -]+\(.+\)))$", text, re.MULTILINE)
     expressions = [rule or query for rule, query in asked]
     assert len(expressions) == 5
     assert [one for one in expressions if "lag_seconds" in one] == []

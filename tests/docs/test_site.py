@@ -102,7 +102,7 @@ def test_lists_tables_and_blocks_come_out_as_such(site: Path) -> None:
     assert databricks.plain("ol") == 1
     assert source.count("\n5. ") == 1
     assert "5. Make" not in text
-    assert "max_concurrent_runs: 20" in databricks.text
+    assert "databricks_conn_id: databricks_prod" in databricks.text
 
 
 def test_codes_lead_to_their_rows(site: Path) -> None:

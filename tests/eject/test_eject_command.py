@@ -150,7 +150,7 @@ OF_README = (
 )  # fmt: skip
 """What no ejected job does, or only where the row has something else that is refused or lost."""
 NOTHING = (
-    "source_type", "region", "shard_landings", "shard_origins", "size", "priority", "published", "mask_key_id",
+    "source_type", "region", "shard_landings", "shard_origins", "size", "priority", "mask_key_id",
     "expressions", "partition_by", "table_properties", "commit", "tags", "description",
     "column_descriptions", "owner", "airflow", "enabled", "absent_columns",
 )  # fmt: skip

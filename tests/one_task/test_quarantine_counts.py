@@ -20,9 +20,10 @@ from airflow_gddl.runtime.state.table_status import Knowledge, judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
 from tests.harness.asked import options_of
-from tests.harness.lake import Lake, spec_of
+from tests.harness.lake import TIER, Lake, spec_of
 from tests.harness.landing import write
 from tests.one_task.commands import gddl
+from tests.spark.children import killed_child
 from tests.unit.test_table_status import ROW
 
 SPEC = spec_of()
@@ -89,6 +90,46 @@ def test_half_of_the_rows_in_quarantine_need_attention_until_they_are_settled(wa
     watched.lake.change(SPEC, 1, [("I", 11, "a"), ("I", 13, "c"), ("I", 14, "d")])
     watched.run()
     assert (watched.record.quarantined, watched.attention) == (0, ())
+
+
+def test_a_file_that_a_failed_run_could_not_read_needs_attention(tmp_path: Path) -> None:
+    watched = Watched(tmp_path)
+    watched.lake = replace(watched.lake, tier=replace(TIER, max_files_per_batch=1))
+    watched.lake.load(SPEC, 400)
+    watched.damaged()
+    refused = pa.table({"Op": ["I"], "seq": [b"1"], "id": pa.array([1], pa.int32()), "v": ["bytes"]})
+    path = write(watched.lake.landing(SPEC), "20240102-000000001.parquet", refused)
+    assert watched.failed() == "SEQUENCE_TYPE"
+    assert (watched.record.quarantined, watched.attention) == (1, ("FILE_UNREADABLE",))
+    path.unlink()
+    watched.run()
+    assert watched.attention == ("FILE_UNREADABLE",), "the next run had nothing to do"
+
+
+@pytest.mark.parametrize(
+    ("asked", "step", "occurrence", "then"),
+    [
+        ({"action": "reload", "landed_since": "2020-01-01"}, "quarantine", 1, "run"),
+        ({"action": "errors_replay"}, "commit", 2, "run"),
+        ({"action": "errors_replay"}, "commit", 1, "rebuild"),
+    ],
+)
+def test_what_a_dropped_batch_has_resolved_is_in_quarantine_again(
+    asked: dict[str, str], step: str, occurrence: int, then: str, watched: Watched
+) -> None:
+    """Its files don't wait, so that no later batch reads them again; a rebuild drops the changes of a replay, too."""
+    watched.lake.load(SPEC, 4)
+    watched.lake.change(SPEC, 1, [("I", 11, "a"), ("X", 12, "b")])
+    watched.damaged()
+    short = replace(SPEC, expect={"short": Expectation(rule="v is null or v = 'a'")})
+    watched.lake.done(with_expressions(short))
+    before = watched.lake.done(SPEC, JobOptions(action=ErrorsList())).details["unresolved"]
+    job = watched.lake.job([SPEC], options_of(**asked), run_id="dies")
+    assert killed_child(job, step, occurrence).status == -9
+    watched.lake.done(SPEC, options_of(action=then))
+    left = watched.lake.done(SPEC, JobOptions(action=ErrorsList())).details
+    assert left["unresolved"] + len(watched.lake.replica(SPEC)) == before + 1, left["codes"]
+    assert {"FILE_UNREADABLE", "OP_UNKNOWN"} <= {one["code"] for one in left["codes"]}
 
 
 def test_a_dismissal_ends_the_attention_and_is_on_record(watched: Watched) -> None:

@@ -91,6 +91,19 @@ def test_files_that_wait_are_loaded_too(tmp_path: Path) -> None:
     assert lake.replica(SPEC)[9] == "nine"
 
 
+def test_truncates_of_its_files_are_applied_and_a_new_one_holds_none_of_them(tmp_path: Path) -> None:
+    lake, reporting = filled(tmp_path), replace(SPEC, truncate="report")
+    day(lake, 3, [("U", 1, "two"), ("T", None, None), ("I", 7, "seven")])  # type: ignore[list-item] # a truncate has no key
+    lake.done(reporting)
+    day(lake, 9, [("T", None, None), ("I", 9, "nine")])  # type: ignore[list-item] # a truncate has no key
+    result = lake.done(SPEC, option(3, 3))
+    assert {"TRUNCATE_APPLIED", "TRUNCATE_HELD"} <= {one.code for one in result.warnings}
+    assert lake.replica(SPEC) == {2: "three", 7: "more"}
+    lake.done(SPEC, options_of(action="release", held="truncate"))
+    assert lake.replica(SPEC) == {9: "nine"}
+    assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
+
+
 def test_a_sweep_that_waits_for_load_files_stays_so(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     load = lake.landing(SPEC) / "LOAD00000001.parquet"
@@ -161,6 +174,18 @@ def test_a_killed_one_is_finished_by_a_usual_run(step: str, tmp_path: Path) -> N
     assert killed_child(lake.job([SPEC], option(3, 3), run_id="dies"), step).status == -9
     lake.done(SPEC)
     assert lake.replica(SPEC)[8] == "eight"
+    assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("asked", [JobOptions(), option(3, 3)], ids=["run", "time"])
+def test_an_unfinished_reload_of_all_files_is_finished_first(asked: JobOptions, tmp_path: Path) -> None:
+    lake = filled(tmp_path)
+    (lake.landing(SPEC) / "20240104-000000004.parquet").unlink()
+    job = lake.job([SPEC], options_of(action="reload", confirmed=True), run_id="dies")
+    assert killed_child(job, "tombstones").status == -9
+    day(lake, 9, [("I", 9, "nine")])
+    lake.done(SPEC, asked)
+    assert lake.replica(SPEC) == {0: "new", 1: "two", 2: "load 2", 3: "load 3", 7: "seven", 9: "nine"}
     assert lake.done(SPEC, VERIFY).details["verdict"] == "equal"
 
 

@@ -18,7 +18,7 @@ from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.layout import result_name, results_folder, spec_path
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import CONTRACT_VERSION
-from airflow_gddl.runners.databricks.settings import DatabricksSettings
+from airflow_gddl.runners.descriptor import DELTALAKE
 from airflow_gddl.runners.emr_serverless.job_files import JOB_FILES as EMR_SERVERLESS
 from airflow_gddl.runners.emr_serverless.platform import PYTHON
 from tests.harness.lake import Lake, spec_of
@@ -90,7 +90,7 @@ def test_a_job_runs_from_the_wheel_and_what_databricks_installs_beside_it(dist: 
     (wheel,) = dist.glob("*.whl")
     run(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     binaries = tmp_path / "venv" / "bin"
-    beside = [*DatabricksSettings(wheel="/Volumes/w.whl").dependencies, "pyarrow>=18", "numpy"]
+    beside = [DELTALAKE, "pyarrow>=18", "numpy"]
     run(binaries / "python", *PIP, wheel, *beside, cwd=tmp_path)
     lake = landed(tmp_path)
     order = to_json(lake.job([spec_of("a")]))

@@ -14,7 +14,7 @@ _WAYS = "leads to equal rows by another way"
 
 FACTS: Mapping[str, str] = {
     **dict.fromkeys(("cluster_by", "partition_by", "table_properties", "iceberg", "options"), _PLACED),
-    **dict.fromkeys(("description", "column_descriptions", "rename", "published"), _PLACED),
+    **dict.fromkeys(("description", "column_descriptions", "rename"), _PLACED),
     **dict.fromkeys(("source_type", "region"), "facts of the change table"),
     **dict.fromkeys(("arrival", "again", "killed", "repair"), _WAYS),
     "sequence_by": "what decides between changes, where it is said otherwise in the files",

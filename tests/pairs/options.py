@@ -30,7 +30,6 @@ VALUES: Mapping[str, tuple[Any, ...]] = {
     "force_update": (None, "forced"),
     "columns": (None, ("v", "n", "m", "p", "w", "z")),
     "exclude_columns": ((), ("x",)),
-    "published": (("*",), ("v", "n")),
     "mask": ({}, {"m": "hash"}, {"m": "null"}),
     "schema_evolution.new_column": ("add", "rescue", "ignore"),  # `fail` ends the history at a new column
     "schema_evolution.type_change": ("widen", "rescue", "text"),

@@ -110,10 +110,10 @@ class GlueService:
         if name in self.refuses:
             raise RefusedError(self.refuses[name], "refused")
 
-    def _CreateJob(self, Name: str, Tags: dict[str, str], **settings: Any) -> Answer:  # noqa: N802, N803 - Glue's names
+    def _CreateJob(self, Name: str, **settings: Any) -> Answer:  # noqa: N802, N803 - Glue's names
         if Name in self.jobs:
             raise RefusedError("AlreadyExistsException", Name)
-        self.jobs[Name] = {"Name": Name, **settings, "Tags": Tags}
+        self.jobs[Name] = {"Name": Name, **settings}
         return {"Name": Name}
 
     def _GetJob(self, JobName: str) -> Answer:  # noqa: N802, N803 - Glue's names

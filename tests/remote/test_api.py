@@ -169,7 +169,9 @@ def test_two_watchers_repair_a_run_once(fake: FakeServer) -> None:
 
 
 def test_more_runs_than_allowed_are_queued(fake: FakeServer) -> None:
-    made = platform(fake, max_concurrent_runs=1)
+    made = platform(fake)
+    (job,) = fake.workspace.jobs.values()
+    job.max_concurrent_runs = 1
     first, second = made.submit(order(SLOW)), made.submit(order(asked="t2"))
     assert made.poll(second).state == "waiting"
     made.cancel(first)
@@ -267,12 +269,12 @@ def test_auto_loader_is_for_tables_of_spark() -> None:
         job_of("small", SMALL, settings)
 
 
-@pytest.mark.parametrize("own", [{"serverless": True}, {"node_type": "i3.xlarge", "spark_conf": {"a": "b"}}])
+@pytest.mark.parametrize("own", [{"serverless": True}, {"node_type": "i3.xlarge"}])
 def test_what_is_deployed_is_taken_as_it_is(own: dict[str, Any]) -> None:
     settings = DatabricksSettings(**OWN, tiers={"small": DatabricksTier(**own)})
     job = job_of("small", TierSpec(workers=3), settings)
     for cluster in job.job_clusters or ():
-        assert cluster.new_cluster.spark_conf == {"a": "b", "spark.sql.variable.substitute": "false"}
+        assert cluster.new_cluster.spark_conf == {"spark.sql.variable.substitute": "false"}
     assert settings_of(job.as_dict()) == JobSettings.from_dict(job.as_dict())
 
 

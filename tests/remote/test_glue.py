@@ -62,7 +62,7 @@ def platform(service: GlueService, **own: Any) -> GluePlatform:
 def deployed(service: GlueService, **own: Any) -> None:
     settings, client = GlueSettings(**{**OWN, **own}), service.client()
     for job in jobs_of(TIERS, settings).values():
-        client.create_job(**job, Tags=dict(settings.tags))
+        client.create_job(**job)
 
 
 def order(asked: str = "gddl-abc-1") -> RunRequest:
@@ -73,7 +73,7 @@ def order(asked: str = "gddl-abc-1") -> RunRequest:
 
 
 def test_a_template_of_cloudformation_holds_the_jobs(quiet: GlueService, tmp_path: Path) -> None:
-    settings = GlueSettings(**OWN, tags={"team": "data"})
+    settings = GlueSettings(**OWN)
     said = render(tmp_path, TIERS, settings, Roots(landing="s3://b/landing", lake="s3://b/lake"))
     command = f"aws cloudformation deploy --stack-name gddl --template-file {tmp_path / 'gddl-glue.json'}"
     assert f"`{command} --region eu-west-1`" in said
@@ -81,12 +81,11 @@ def test_a_template_of_cloudformation_holds_the_jobs(quiet: GlueService, tmp_pat
     (job,) = template["Resources"].values()
     assert job["Type"] == "AWS::Glue::Job"
     quiet.client().create_job(**job["Properties"])
-    assert quiet.jobs["gddl-small"] == {**job_of("small", TIERS["small"], settings), "Tags": {"team": "data"}}
+    assert quiet.jobs["gddl-small"] == job_of("small", TIERS["small"], settings)
 
 
 def test_what_a_job_says() -> None:
-    tiers = {"large": GlueTier(worker_type="G.2X", spark_conf={"spark.sql.shuffle.partitions": "64"})}
-    job = job_of("large", TierSpec(workers=4), GlueSettings(**OWN, tiers=tiers))
+    job = job_of("large", TierSpec(workers=4), GlueSettings(**OWN, tiers={"large": GlueTier(worker_type="G.2X")}))
     assert (job["GlueVersion"], job["WorkerType"], job["NumberOfWorkers"], job["MaxRetries"]) == ("6.0", "G.2X", 5, 0)
     assert job["Command"] == {"Name": "glueetl", "ScriptLocation": OWN["script"], "PythonVersion": "3"}
     arguments = job["DefaultArguments"]
@@ -96,16 +95,8 @@ def test_what_a_job_says() -> None:
         "spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.executorEnv.AWS_REGION=eu-west-1",
-        "spark.sql.shuffle.partitions=64",
         "spark.sql.variable.substitute=false",
     ]
-
-
-def test_own_delta_jars_replace_those_of_glue() -> None:
-    jars = ("s3://code/delta-spark.jar", "s3://code/delta-storage.jar")
-    arguments = job_of("small", TierSpec(), GlueSettings(**OWN, delta_jars=jars))["DefaultArguments"]
-    assert (arguments["--extra-jars"], arguments["--user-jars-first"]) == (",".join(jars), "true")
-    assert "--datalake-formats" not in arguments
 
 
 def test_settings_that_glue_would_refuse_are_named() -> None:
@@ -113,16 +104,10 @@ def test_settings_that_glue_would_refuse_are_named() -> None:
         role="gddl",
         script="/tmp/x.py",  # noqa: S108 - a path that is wrong
         wheel="s3://code/w.whl",
-        glue_version="5.1",
-        timeout="8d",
-        max_concurrent_runs=0,
         tiers={"small": GlueTier(workers=1)},
     )
     fields = [problem.path for problem in check_settings(wrong)]
-    assert fields == [
-        ("script",), ("role",), ("glue_version",), ("timeout",), ("max_concurrent_runs",),
-        ("tiers", "small", "workers"),
-    ]  # fmt: skip
+    assert fields == [("script",), ("role",), ("tiers", "small", "workers")]
     assert list(check_settings(GlueSettings(**OWN))) == []
 
 

@@ -53,10 +53,10 @@ def test_highest_sequence_of_a_file(sequence_type: str, sequences: list[Any], gr
 def test_recorded_file_has_its_latest_time() -> None:
     rows = [("a", 1, 5, 0), ("b", 1, 9, 3), ("a", 1, 4, 7), ("a", 2, None, 1)]
     found = sorted(_recorded("bigint", rows), key=lambda file: (file.path, file.generation))
-    first: dict[str, Any] = {"first_batch": 0, "rows": 2, "max_sequence": "5", "min_sequence": "4",
+    first: dict[str, Any] = {"rows": 2, "max_sequence": "5", "min_sequence": "4",
                              "max_commit_ts": "2024-01-01T12:00:00.000000Z"}  # fmt: skip
-    second: dict[str, Any] = {"first_batch": 1, "rows": 1, "max_sequence": None}
-    other: dict[str, Any] = {"first_batch": 3, "rows": 1, "max_sequence": "9", "min_sequence": "9",
+    second: dict[str, Any] = {"rows": 1, "max_sequence": None}
+    other: dict[str, Any] = {"rows": 1, "max_sequence": "9", "min_sequence": "9",
                              "max_commit_ts": "2024-01-01T11:57:00.000000Z"}  # fmt: skip
     assert found == [
         RecordedFile(path="a", generation=1, applied_at="2024-01-01T12:07:00+00:00", batch=7, **first),

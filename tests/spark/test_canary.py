@@ -57,7 +57,6 @@ def hostile_spec() -> TableSpec:
         owner=HOSTILE,
         mask={f"m{HOSTILE}": "hash"},
         exclude_columns=(f"x{HOSTILE}",),
-        published=(HOSTILE,),
         history=True,
     )
 

@@ -197,7 +197,7 @@ def test_hold_is_resumed(step: str, tmp_path: Path) -> None:
     assert differences(wanted, by_engine(lake.layout(spec))) == []
 
 
-def test_steps_are_reported_in_their_order_and_named_by_the_monitoring_page(tmp_path: Path) -> None:
+def test_steps_are_reported_in_their_order_and_named_by_the_page_of_commands(tmp_path: Path) -> None:
     spec, reported = replace(spec_of("t"), truncate="apply"), list[str]()
     lake = Lake(tmp_path)
     for run in (BEFORE, TRUNCATED):
@@ -206,5 +206,5 @@ def test_steps_are_reported_in_their_order_and_named_by_the_monitoring_page(tmp_
         lake.raising(spec, observe=lambda step: reported.append(step.step))
     made = (*STEPS[:4], "truncate", "fold_again", *STEPS[4:])
     assert reported == ["discover", *made, "done"]
-    page = Path(__file__).parents[2].joinpath("docs/monitoring.md").read_text(encoding="utf-8")
+    page = Path(__file__).parents[2].joinpath("docs/cli.md").read_text(encoding="utf-8")
     assert [step for step in made if f"`{step}`" not in page] == []

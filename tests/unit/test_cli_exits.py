@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_gddl.cli.context import of_error, of_outcome
+from airflow_gddl.cli.context import of_error, of_outcome, real
+from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, QuarantinableError, RetriableError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runners.interface import JobOutcome
@@ -51,3 +52,19 @@ def test_exit_status_of_a_job(
 )
 def test_exit_status_of_an_error(error: GddlError, status: int) -> None:
     assert of_error(error) == status
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "other"),
+    [
+        (["plan", "--markdown"], "--markdown", "--diff"),
+        (["plan", "--no-records"], "--no-records", "--diff"),
+        (["verify", "--by", "day"], "--by", "--since"),
+        (["verify", "--column", "updated_at"], "--column", "--since"),
+    ],
+)
+def test_an_option_that_says_nothing_alone_is_refused(
+    command: list[str], option: str, other: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert invoke(command, real()) == 2
+    assert f"[OPTION_INVALID] {option} without {other}" in capsys.readouterr().err

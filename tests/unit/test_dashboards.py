@@ -147,7 +147,7 @@ def test_a_receiver_gets_each_metric_with_its_labels(monkeypatch: pytest.MonkeyP
 def test_jobs_send_to_where_the_collector_of_the_page_listens() -> None:
     text = (DOCS / "dashboards.md").read_text(encoding="utf-8")
     (endpoint,) = re.findall(r"OTEL_EXPORTER_OTLP_ENDPOINT=http://(\S+)", text)
-    (config,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    config, _ = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     read: Mapping[str, Any] = read_yaml(config)
     assert read["receivers"]["otlp"]["protocols"]["http"]["endpoint"] == endpoint
     for part, names in read["service"]["pipelines"]["metrics"].items():

@@ -114,3 +114,17 @@ def test_an_empty_landing_folder_is_answered_with_where_files_lie(
         "--table; files lie in <landing>/<schema>/<table>/, named as DMS names them; for files of another service, "
         "read the database: --connection NAME"
     )
+
+
+def test_a_source_whose_log_jobs_read_needs_a_file_of_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other commands do without one where variables name the roots."""
+    monkeypatch.setenv("GDDL_LANDING", str(tmp_path / "landing"))
+    monkeypatch.setenv("GDDL_LAKE", str(tmp_path / "lake"))
+    command = ["onboard", "crm", "--capture", "--connection", "GDDL_SOURCE_CRM", "--metadata", str(tmp_path)]
+    assert invoke(command, real()) == 2
+    assert " ".join(capsys.readouterr().err.split()) == (
+        f"[SETTINGS_INVALID] gddl.yaml: there is no such file ({tmp_path}). Remedy: write it with `landing` and "
+        "`lake`, which variables name now: the source is declared there"
+    )

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import yaml
 from databricks.sdk.service.compute import (
-    AutoScale,
     AwsAttributes,
     ClusterSpec,
     DataSecurityMode,
@@ -19,7 +18,6 @@ from databricks.sdk.service.jobs import (
     JobCluster,
     JobEnvironment,
     JobParameterDefinition,
-    JobRunAs,
     JobSettings,
     PerformanceTarget,
     PythonWheelTask,
@@ -37,8 +35,11 @@ from airflow_gddl.runners.databricks.settings import (
     DatabricksTier,
     serverless_warning,
 )
+from airflow_gddl.runners.descriptor import DELTALAKE, RUNS_AT_ONCE
 
 _KEY = "load"
+_ENVIRONMENT = "4"
+"""Version of the environment of serverless jobs."""
 
 
 def jobs_of(tiers: Mapping[str, TierSpec], settings: DatabricksSettings) -> dict[str, JobSettings]:
@@ -66,18 +67,17 @@ def job_of(size: str, tier: TierSpec, settings: DatabricksSettings) -> JobSettin
     job = JobSettings(
         name=settings.job_of(size),
         description=f"Loads tables of tier {size}; made by `gddl deploy databricks`.",
-        max_concurrent_runs=settings.max_concurrent_runs,
+        max_concurrent_runs=RUNS_AT_ONCE,
         queue=QueueSettings(enabled=True),
         parameters=[JobParameterDefinition(name="spec", default="")],
-        tags={"gddl-tier": size, CONTRACT_TAG: str(CONTRACT_VERSION), **settings.tags},
+        tags={"gddl-tier": size, CONTRACT_TAG: str(CONTRACT_VERSION)},
         timeout_seconds=durations.seconds(settings.timeout),
-        run_as=JobRunAs(service_principal_name=settings.run_as) if settings.run_as else None,
         tasks=[task],
     )
     if tier_settings.serverless:
-        _make_serverless(job, task, tier_settings, settings)
+        _make_serverless(job, task, settings)
     else:
-        _give_cluster(job, task, _cluster(size, tier, tier_settings), settings)
+        _give_cluster(job, task, _cluster(size, tier, settings), settings)
     return job
 
 
@@ -93,41 +93,34 @@ def _discovery(size: str, tier: TierSpec, tier_settings: DatabricksTier) -> list
     return ["--discovery", tier_settings.discovery, *options]
 
 
-def _make_serverless(job: JobSettings, task: Task, tier_settings: DatabricksTier, settings: DatabricksSettings) -> None:
-    dependencies = [settings.wheel, *settings.dependencies]
-    spec = Environment(environment_version=tier_settings.environment_version, dependencies=dependencies)
+def _make_serverless(job: JobSettings, task: Task, settings: DatabricksSettings) -> None:
+    spec = Environment(environment_version=_ENVIRONMENT, dependencies=[settings.wheel, DELTALAKE])
     job.environments = [JobEnvironment(environment_key=_KEY, spec=spec)]
-    job.performance_target = PerformanceTarget(tier_settings.performance)
+    job.performance_target = PerformanceTarget.STANDARD
     task.environment_key = _KEY
 
 
 def _give_cluster(job: JobSettings, task: Task, cluster: ClusterSpec, settings: DatabricksSettings) -> None:
     job.job_clusters = [JobCluster(job_cluster_key=_KEY, new_cluster=cluster)]
     task.job_cluster_key = _KEY
-    packages = [Library(pypi=PythonPyPiLibrary(package=name)) for name in settings.dependencies]
-    task.libraries = [Library(whl=settings.wheel), *packages]
+    task.libraries = [Library(whl=settings.wheel), Library(pypi=PythonPyPiLibrary(package=DELTALAKE))]
 
 
-def _cluster(size: str, tier: TierSpec, tier_settings: DatabricksTier) -> ClusterSpec:
+def _cluster(size: str, tier: TierSpec, settings: DatabricksSettings) -> ClusterSpec:
+    tier_settings = settings.tier(size)
     if tier_settings.node_type is None and tier_settings.instance_pool_id is None:
         where = f"gddl.yaml, runners.databricks.tiers.{size}"
         what = "a job cluster needs node_type or instance_pool_id"
         raise MetadataError("RUNNER_SETTINGS_INVALID", what, where=where, remedy="give one, here or for all tiers")
-    fewest = tier_settings.workers if tier_settings.workers is not None else tier.workers
-    most = tier_settings.max_workers
+    profile = settings.instance_profile
     return ClusterSpec(
         spark_version=tier_settings.spark_version,
         node_type_id=tier_settings.node_type,
         instance_pool_id=tier_settings.instance_pool_id,
-        num_workers=fewest if most is None else None,
-        autoscale=AutoScale(min_workers=fewest, max_workers=most) if most is not None else None,
-        aws_attributes=AwsAttributes(instance_profile_arn=tier_settings.instance_profile)
-        if tier_settings.instance_profile
-        else None,
+        num_workers=tier_settings.workers if tier_settings.workers is not None else tier.workers,
+        aws_attributes=AwsAttributes(instance_profile_arn=profile) if profile else None,
         data_security_mode=DataSecurityMode.SINGLE_USER,
-        policy_id=tier_settings.policy_id,
-        spark_conf={**tier_settings.spark_conf, **NO_SUBSTITUTION},
-        spark_env_vars=dict(tier_settings.environment) or None,
+        spark_conf=dict(NO_SUBSTITUTION),
     )
 
 
@@ -145,7 +138,7 @@ def render(folder: Path, tiers: Mapping[str, TierSpec], settings: DatabricksSett
         "targets": {"default": {"default": True}},
     }
     path = folder / "databricks.yml"
-    head = "# Made by `gddl deploy databricks`; change gddl.yaml instead.\n"
+    head = "# Written by `gddl deploy databricks` from gddl.yaml, and written anew each time.\n"
     path.write_text(head + yaml.safe_dump(bundle, sort_keys=False, allow_unicode=True), encoding="utf-8")
     said = f"wrote {path}: {len(jobs)} jobs, which `databricks bundle deploy` creates or updates, in that folder"
     return "\n".join(filter(None, (serverless_warning(tiers, settings, roots), said)))

@@ -17,13 +17,9 @@ from airflow_gddl.runners.descriptor import RunnerDescriptor
 CONTRACT_TAG = "gddl-contract"
 """Tag of a job: the contract version of whoever deployed it."""
 _PROFILE = re.compile(r"arn:aws[a-z-]*:iam::\d{12}:instance-profile/\S+")
-# The service's own limits.
-_MOST_RUNS = 1000
+# The service's own limit.
 _MOST_REPAIRS = 10
-OF_CLUSTERS = (
-    "node_type", "instance_pool_id", "workers", "max_workers", "instance_profile", "policy_id", "spark_conf",
-    "environment",
-)  # fmt: skip
+OF_CLUSTERS = ("node_type", "instance_pool_id", "workers")
 """Fields of `DatabricksTier` that a serverless tier must not have."""
 _MOUNTS = ("/Volumes/", "/dbfs/")
 """Where Databricks mounts object storage as a file system: docs/decisions/platforms.md."""
@@ -39,10 +35,6 @@ class DatabricksTier:
     serverless: bool = False
     """Databricks chooses the machines, whose jobs find no credentials for S3 unless `gddl check` says so; else a job
     cluster is started for each run."""
-    environment_version: str = "4"
-    """Serverless: version of its environment."""
-    performance: Literal["STANDARD", "PERFORMANCE_OPTIMIZED"] = "STANDARD"
-    """Serverless: `STANDARD` is cheaper and starts in minutes, `PERFORMANCE_OPTIMIZED` in seconds."""
     spark_version: str = "17.3.x-scala2.13"
     """Job cluster: its Databricks Runtime."""
     node_type: str | None = None
@@ -51,17 +43,6 @@ class DatabricksTier:
     """Job cluster: pool that its machines come from; null: the runner's, unless the tier has a `node_type`."""
     workers: int | None = None
     """Job cluster: its workers; null: `workers` of the tier."""
-    max_workers: int | None = None
-    """Job cluster: as many when there is much to do; null: always `workers`."""
-    instance_profile: str | None = None
-    """Job cluster: ARN of the AWS instance profile of its machines, whose role reads `landing` and writes `lake`; null:
-    the runner's."""
-    policy_id: str | None = None
-    """Job cluster: policy that it must obey; null: none."""
-    spark_conf: Mapping[str, str] = field(default_factory=dict)
-    """Job cluster: settings of Spark."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Job cluster: environment variables."""
     discovery: Literal["listing", "auto_loader"] = "listing"
     """Job cluster: how tables with `tasks: many` learn of new files. `auto_loader`: by Databricks' own stream, and by a
     listing once a day all the same."""
@@ -82,23 +63,15 @@ class DatabricksSettings:
     instance_pool_id: str | None = None
     """Pool that machines of job clusters come from, for tiers that name neither this nor a type."""
     instance_profile: str | None = None
-    """ARN of the AWS instance profile of job clusters, for tiers that name none; null: none."""
+    """ARN of the AWS instance profile of job clusters, whose role reads `landing` and writes `lake`; null: none."""
     databricks_conn_id: str = "databricks_default"
     """Airflow connection; commands outside Airflow take DATABRICKS_HOST and the like instead."""
     job_name: str = "gddl"
     """The job of a tier is named `<job_name>-<tier>`."""
-    dependencies: tuple[str, ...] = ("deltalake>=1.6.6,<1.7",)
-    """What is installed beside the wheel."""
-    max_concurrent_runs: int = 20
-    """Runs of a job at once; more are queued."""
     timeout: str = "12h"
     """A run that takes longer is ended."""
     repairs: int = 1
     """How often a run is repaired that Databricks itself or its cloud made fail."""
-    run_as: str | None = None
-    """Application id of the service principal that jobs run as; null: whoever deploys them."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """Tags of every job."""
     local_roots: bool = False
     """Let landing and lake be local folders: for the fake server on this machine alone."""
     tiers: Mapping[str, DatabricksTier] = field(default_factory=dict)
@@ -107,10 +80,7 @@ class DatabricksSettings:
     def tier(self, size: str) -> DatabricksTier:
         """The tier's settings, with the runner's where it has none."""
         tier = self.tiers.get(size, DatabricksTier())
-        if tier.serverless:
-            return tier
-        tier = replace(tier, instance_profile=tier.instance_profile or self.instance_profile)
-        if tier.node_type or tier.instance_pool_id:
+        if tier.serverless or tier.node_type or tier.instance_pool_id:
             return tier
         return replace(tier, node_type=self.node_type, instance_pool_id=self.instance_pool_id)
 
@@ -126,11 +96,13 @@ def check_settings(settings: DatabricksSettings) -> Iterator[SpecProblem]:
         yield SpecProblem("FIELD_VALUE", ("wheel",), settings.wheel, what, remedy)
     if not is_duration(settings.timeout):
         yield SpecProblem("DURATION_INVALID", ("timeout",), settings.timeout, "not a duration", "write e.g. 12h")
-    for name, least, most in (("max_concurrent_runs", 1, _MOST_RUNS), ("repairs", 0, _MOST_REPAIRS)):
-        if not least <= (value := getattr(settings, name)) <= most:
-            what = f"must be {least} to {most}"
-            yield SpecProblem("FIELD_VALUE", (name,), value, what, "write a number between these")
-    yield from _check_profile((), settings.instance_profile)
+    if not 0 <= settings.repairs <= _MOST_REPAIRS:
+        what = f"must be 0 to {_MOST_REPAIRS}"
+        yield SpecProblem("FIELD_VALUE", ("repairs",), settings.repairs, what, "write a number between these")
+    arn = settings.instance_profile
+    if arn is not None and not _PROFILE.fullmatch(arn):
+        what, remedy = "no ARN of an instance profile", "write e.g. arn:aws:iam::123456789012:instance-profile/gddl"
+        yield SpecProblem("FIELD_VALUE", ("instance_profile",), arn, what, remedy)
     for size, tier in settings.tiers.items():
         yield from _check_tier(("tiers", size), tier)
 
@@ -148,17 +120,7 @@ def check_tiers(settings: DatabricksSettings, tiers: Iterable[str]) -> Iterator[
         yield SpecProblem("FIELD_MISSING", ("node_type",), None, what, remedy)
 
 
-def _check_profile(path: FieldPath, arn: str | None) -> Iterator[SpecProblem]:
-    if arn is not None and not _PROFILE.fullmatch(arn):
-        what, remedy = "no ARN of an instance profile", "write e.g. arn:aws:iam::123456789012:instance-profile/gddl"
-        yield SpecProblem("FIELD_VALUE", (*path, "instance_profile"), arn, what, remedy)
-
-
 def _check_tier(path: FieldPath, tier: DatabricksTier) -> Iterator[SpecProblem]:
-    if tier.max_workers is not None and tier.workers is not None and tier.max_workers < tier.workers:
-        what, remedy = "fewer than workers", "write more, or leave it out"
-        yield SpecProblem("FIELD_VALUE", (*path, "max_workers"), tier.max_workers, what, remedy)
-    yield from _check_profile(path, tier.instance_profile)
     yield from _check_serverless(path, tier)
     for name in tier.auto_loader:
         if not name.startswith("cloudFiles.") or name in _OURS:

@@ -7,17 +7,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract import durations
 from airflow_gddl.contract.spec import CONTRACT_VERSION, Roots, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.runners.aws import translated
-from airflow_gddl.runners.glue.settings import GlueSettings, GlueTier
+from airflow_gddl.runners.descriptor import DELTALAKE, RUNS_AT_ONCE
+from airflow_gddl.runners.glue.settings import GlueSettings
 from airflow_gddl.runners.interface import Connections
 
 Definition = Mapping[str, Any]
 """A job in the form of Glue's API."""
 SPEC, TOKEN, REGION, CONTRACT = "--gddl_spec", "--gddl_token", "--gddl_region", "--gddl_contract"
 """Arguments of our script: URL of the JobSpec, token of its submission, region, contract version at deployment."""
+_VERSION = "6.0"
+"""The first version of Glue with Spark 4."""
+_MINUTES = 12 * 60
+"""Of a run; one that takes longer is ended."""
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -37,33 +41,30 @@ def job_of(size: str, tier: TierSpec, settings: GlueSettings) -> Definition:
         "Description": f"Loads tables of tier {size}; made by `gddl deploy glue`.",
         "Role": settings.role,
         "Command": {"Name": "glueetl", "ScriptLocation": settings.script, "PythonVersion": "3"},
-        "DefaultArguments": arguments_of(tier_settings, settings),
-        "ExecutionProperty": {"MaxConcurrentRuns": settings.max_concurrent_runs},
+        "DefaultArguments": arguments_of(settings),
+        "ExecutionProperty": {"MaxConcurrentRuns": RUNS_AT_ONCE},
         "JobRunQueuingEnabled": True,
         # Airflow retries only the remaining tables; a retry by Glue would repeat all.
         "MaxRetries": 0,
-        "Timeout": max(1, durations.seconds(settings.timeout) // 60),
-        "GlueVersion": settings.glue_version,
+        "Timeout": _MINUTES,
+        "GlueVersion": _VERSION,
         "WorkerType": tier_settings.worker_type,
         "NumberOfWorkers": tier_settings.workers if tier_settings.workers is not None else max(2, tier.workers + 1),
     }
 
 
-def arguments_of(tier_settings: GlueTier, settings: GlueSettings) -> dict[str, str]:
+def arguments_of(settings: GlueSettings) -> dict[str, str]:
     """Arguments that Glue itself reads, and those of our script that are the same for every run."""
     region = {"spark.executorEnv.AWS_REGION": settings.region} if settings.region else {}
-    conf = {**_DELTA, **region, **tier_settings.spark_conf, **NO_SUBSTITUTION}
+    conf = {**_DELTA, **region, **NO_SUBSTITUTION}
     arguments = {
         # One argument holds all settings: the first one bare, the others with the word before them.
         "--conf": " --conf ".join(f"{name}={value}" for name, value in conf.items()),
-        "--additional-python-modules": ",".join([settings.wheel, *settings.dependencies]),
+        "--additional-python-modules": f"{settings.wheel},{DELTALAKE}",
         "--enable-metrics": "true",
         CONTRACT: str(CONTRACT_VERSION),
+        "--datalake-formats": "delta",
     }
-    if settings.delta_jars:
-        arguments |= {"--extra-jars": ",".join(settings.delta_jars), "--user-jars-first": "true"}
-    else:
-        arguments["--datalake-formats"] = "delta"
     if settings.region:
         arguments[REGION] = settings.region
     return arguments
@@ -88,12 +89,9 @@ def render(folder: Path, tiers: Mapping[str, TierSpec], settings: GlueSettings, 
     jobs = jobs_of(tiers, settings)
     template = {
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": "Made by `gddl deploy glue`; change gddl.yaml instead.",
+        "Description": "Written by `gddl deploy glue` from gddl.yaml, and written anew each time.",
         "Resources": {
-            "".join(filter(str.isalnum, name.title())): {
-                "Type": "AWS::Glue::Job",
-                "Properties": {**job, **({"Tags": dict(settings.tags)} if settings.tags else {})},
-            }
+            "".join(filter(str.isalnum, name.title())): {"Type": "AWS::Glue::Job", "Properties": job}
             for name, job in jobs.items()
         },
     }

@@ -85,6 +85,9 @@ class MySql(Connector):
     def doubts(self) -> Iterator[Uncertain]:
         if self.failed_over and self.given["new log"] != "higher number":
             yield Uncertain(None, frozenset({"SOURCE_LOG_RESTARTED"}), "positions of two servers' logs don't compare")
+            if self.given["replicates from"] != "none" and self.history.happens["same_time"]:
+                why = "a server in both logs whose changes have equal times may have sent them again"
+                yield Uncertain(None, frozenset({"BATCH_LATE"}), why)
 
 
 def refusal(case: Mapping[str, Any]) -> str:

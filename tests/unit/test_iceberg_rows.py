@@ -1,4 +1,4 @@
-"""Which columns a row publishes."""
+"""Which rows may ask for Iceberg, and what their tables then need."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from typing import Any, get_args
 
 import pytest
 
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import TableKind
 from airflow_gddl.contract.features import properties_of, with_properties
 from airflow_gddl.contract.features.iceberg import FEATURE
-from airflow_gddl.contract.published import published_columns, published_problems
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.metadata import validation
@@ -18,54 +16,6 @@ from airflow_gddl.metadata import validation
 
 def spec(**fields: Any) -> TableSpec:
     return TableSpec(**{"table": "s.t", "keys": ("id",), **fields})
-
-
-def published(row: TableSpec, *columns: str) -> tuple[str, ...]:
-    return published_columns(row, (*columns, "_gddl"))
-
-
-def code(row: TableSpec, *columns: str) -> str:
-    with pytest.raises(FatalError) as caught:
-        published(row, *columns)
-    return caught.value.code
-
-
-def test_the_default_leaves_technical_columns_out() -> None:
-    dms = ("AR_H_CHANGE_SEQ", "id", "ar_h_user", "Transact_Seq", "dms_timestamp", "v", "_rescued_data")
-    assert published(spec(), *dms) == ("id", "v")
-    debezium = ("id", "v", "_dbz_sequence", "_dbz_ts", "_dbz_carried")
-    assert published(spec(dialect="debezium"), *debezium) == ("id", "v")
-
-
-def test_columns_that_the_row_names_for_ordering_are_technical_unless_they_are_keys() -> None:
-    row = spec(
-        keys=("id", "day"),
-        sequence_by=("Day", "scn"),
-        columns_to_update="changed",
-        force_update="force",
-        options={"timestamp_column": "committed_at"},
-    )
-    assert published(row, "id", "day", "SCN", "changed", "force", "committed_at", "v") == ("id", "day", "v")
-
-
-def test_named_columns_come_in_their_place_in_the_tables_spelling() -> None:
-    found = ("id", "Scn", "v", "w")
-    row = spec(sequence_by=("scn",), published=("W", "*", "SCN"))
-    assert published(row, *found) == ("w", "id", "v", "Scn")
-    assert published(spec(published=("v", "_gddl")), *found) == ("v", "_gddl")
-
-
-def test_columns_that_the_replica_lacks_are_refused() -> None:
-    assert code(spec(published=("id", "gone")), "id") == "PUBLISHED_COLUMN_MISSING"
-    assert code(spec(keys=(), sequence_by=("scn",)), "scn") == "PUBLISHED_COLUMN_MISSING"
-
-
-@pytest.mark.parametrize(
-    ("published", "exclude"), [((), ()), (("v", "V"), ()), ((" ",), ()), (("*", "*"), ()), (("note",), ("NOTE",))]
-)
-def test_rows_that_contradict_themselves_are_problems(published: tuple[str, ...], exclude: tuple[str, ...]) -> None:
-    (problem,) = published_problems(spec(published=published, exclude_columns=exclude))
-    assert (problem.code, problem.path[0]) == ("PUBLISHED_INVALID", "published")
 
 
 @pytest.mark.parametrize("key", ["delta.enableDeletionVectors", "DELTA.enableTypeWidening"])
@@ -121,7 +71,3 @@ def test_tables_ask_for_row_tracking_alone_where_iceberg_has_version_3() -> None
             assert found == (wanted if kind in ("replica", "history") else {}), (version, kind)
     row = spec(iceberg=3, table_properties={"user.a": "b"})
     assert with_properties(row).table_properties == {"user.a": "b", **asked}
-
-
-def test_an_excluded_key_is_no_problem_of_published() -> None:
-    assert list(published_problems(spec(published=("id",), exclude_columns=("id",)))) == []
