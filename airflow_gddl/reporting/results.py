@@ -1,7 +1,7 @@
 """Reports of a load: one log line for each table, metrics, asset events, and a summary that fits an XCom.
 
 Airflow sends a task's events only when the task succeeds. A pack with one failing table must still report the others,
-so events are stored with the hints until a task of the pipeline succeeds: a load, or the next sensor.
+so events are stored in the state until a task of the pipeline succeeds: a load, or the next sensor.
 """
 
 from __future__ import annotations
@@ -24,10 +24,8 @@ from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, summ
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
 from airflow_gddl.runners.this_machine import Heartbeat
-from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hints import Hints
+from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.table_runs import seconds_of
-from airflow_gddl.stores import open_store
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, gauge
 
 
@@ -47,15 +45,9 @@ def announce(context: Context, metadata: str, dag_id: str) -> None:
     document = configuration.compiled_metadata(metadata).pipeline(dag_id)
     if document is None:
         return
-    pending: dict[str, Mapping[str, Any]] = {}
-
-    def announced(known: Hints) -> Hints:
-        pending.clear()
-        pending.update(known.pending)
-        return known.announced()
-
-    hints.update(open_store(configuration.environ_of(document)), document.roots.lake, dag_id, announced)
-    add_events(context, dag_id, pending)
+    environ = configuration.environ_of(document)
+    state = StateRecorder(document.roots, dag_id, document.pipeline.tables, environ=environ)
+    add_events(context, dag_id, state.take_events())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,8 +50,8 @@ class TableRow:
     grace: int | None = None
     problems: tuple[str, ...] = ()
     source_table: str | None = None
-    tags: Sequence[str] = ()
-    depends_on: Sequence[str] = ()
+    tags: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
     heartbeat: str | None = None
 
     @property

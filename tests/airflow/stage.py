@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.spec import JobOptions
-from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hints import Hints
-from airflow_gddl.stores import open_store
+from airflow_gddl.contract.spec import JobOptions, Roots
+from airflow_gddl.runtime.state.documents import PipelineState
+from airflow_gddl.runtime.state.recording import StateRecorder
 
 
 @dataclass
@@ -74,5 +73,5 @@ class Stage:
         """The tables of each job, sorted."""
         return [sorted(job["tables"]) for job in self.jobs]
 
-    def hints(self, dag_id: str) -> Hints:
-        return hints.read_hints(open_store(), str(self.lake), dag_id)
+    def state(self, dag_id: str) -> PipelineState:
+        return StateRecorder(Roots(landing=str(self.landing), lake=str(self.lake)), dag_id, ()).known

@@ -23,7 +23,7 @@ from airflow_gddl.operators.jobs import GddlWatchOperator
 from airflow_gddl.reporting import alerting
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.state.alerts import Alert
-from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.runtime.state.documents import PipelineState, place
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
 from airflow_gddl.stores import open_store
@@ -134,8 +134,15 @@ def watched(stage: Stage) -> dict[str, int]:
 def overdue(stage: Stage, dag_id: str = PACK) -> None:
     """The watch has met the pipeline's new tables, and that so long ago that their first load is overdue."""
     assert watched(stage) == {"began": 0, "over": 0}
-    change = lambda one: replace(one, seen=dict.fromkeys(one.seen, 0.0))  # noqa: E731 - as it reads
-    assert update_runs(open_store(), place(str(stage.lake), dag_id, "runs"), change, RunsDocument).seen
+    assert forgotten(stage, dag_id).tables
+
+
+def forgotten(stage: Stage, dag_id: str) -> PipelineState:
+    """As if all tables of the pipeline had been met long ago."""
+    roots = Roots(landing=str(stage.landing), lake=str(stage.lake))
+    return StateRecorder(roots, dag_id, ()).change(
+        lambda known: known.with_records({name: replace(one, seen=0.0) for name, one in known.tables.items()})
+    )
 
 
 def test_tables_onboarded_together_are_new_and_not_late(document: PipelineDocument, stage: Stage) -> None:
@@ -145,12 +152,11 @@ def test_tables_onboarded_together_are_new_and_not_late(document: PipelineDocume
         assert watched(stage) == {"began": 0, "over": 0}
     assert ListNotifier.reported == []
     known = StateReader(str(stage.lake), time.time).read()
-    assert set(known.seen) == set(names)
+    assert {name for name, one in known.records.items() if one.seen is not None} == set(names)
     assert alerting.notify(CONTEXT, replace(document, specs=tuple(map(_fresh, names))), LOG, os.environ) == []
     paths = (stage.lake / "_gddl" / "state").iterdir()
-    for dag_id in sorted(path.name.removesuffix(".runs.json") for path in paths):
-        change = lambda one: replace(one, seen=dict.fromkeys(one.seen, 0.0))  # noqa: E731 - as it reads
-        update_runs(open_store(), place(str(stage.lake), dag_id, "runs"), change, RunsDocument)
+    for dag_id in sorted(path.name.removesuffix(".json") for path in paths):
+        forgotten(stage, dag_id)
     assert watched(stage) == {"began": 500, "over": 0}, "the period is over, and nothing has loaded them"
     (text,) = ListNotifier.reported
     assert text.endswith("and 475 more")
@@ -229,7 +235,7 @@ def test_a_table_with_lost_state_is_not_late(document: PipelineDocument, stage: 
     store = open_store()
     write_record(store, document.roots, JobResult(table="shop.a", status="succeeded", started_at=now))
     assert watched(stage) == {"began": 0, "over": 0}
-    store.write(place(str(stage.lake), PACK, "runs"), b"damaged")
+    store.write(place(str(stage.lake), PACK), b"damaged")
     assert watched(stage) == {"began": 0, "over": 0}
 
 

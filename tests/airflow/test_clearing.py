@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.hints import HintBook, TableHint
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
-from tests.airflow.test_loading import ListRunner, attempt, document, stored
+from airflow_gddl.runtime.state.table_runs import TableHint
+from tests.airflow.test_loading import ListRunner, attempt, document, recorder, stored
 
 ROOT = Path(__file__).parents[2]
 NOW = "2026-01-01T00:00:00.000000+00:00"
@@ -44,18 +45,19 @@ def test_a_retry_of_a_new_run_repeats_no_table(tmp_path: Path, caplog: pytest.Lo
 
 def test_a_damaged_state_does_not_fail_the_poll_of_a_retry(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     made = loaded(tmp_path, "r1", "r2")
-    (tmp_path / "_gddl" / "state" / f"{made.pipeline.dag_id}.runs.json").write_text("{")
+    (tmp_path / "_gddl" / "state" / f"{made.pipeline.dag_id}.json").write_text("{")
     assert work_of(made, "r1", again=True).increments == work_of(made, "r1", again=False).increments
     assert "is damaged" in caplog.text
 
 
 def test_a_task_of_an_older_run_keeps_newer_hints(tmp_path: Path) -> None:
     made = loaded(tmp_path, "r1")
-    book = HintBook(made.roots, made.pipeline.dag_id)
-    book.take("s.a", TableHint(mark="newer", looked_at="2026-01-02T00:00:00.000000+00:00", run="r2"))
-    book.take("s.a", TableHint(mark="older", looked_at="2026-01-01T00:00:00.000000+00:00", run="r1"))
-    book.flush()
-    kept = stored(made).tables["s.a"]
+    state = recorder(made)
+    for day, (mark, run) in ((2, ("newer", "r2")), (1, ("older", "r1"))):
+        hint = TableHint(mark=mark, looked_at=f"2026-01-0{day}T00:00:00.000000+00:00", run=run)
+        state.take(JobResult(table="s.a", status="skipped"), hint=hint)
+    state.flush()
+    kept = stored(made).hints["s.a"]
     assert (kept.mark, kept.looked_at, kept.run) == ("newer", "2026-01-02T00:00:00.000000+00:00", "r1")
 
 

@@ -93,7 +93,7 @@ def test_the_job_runs_until_its_time_limit_and_its_results_are_stored(pack: Stag
     assert job["options"]["continuous"] == {"folder": str(folder(pack)), "seconds": 6 * 3600}
     assert [spec.table for spec in order(pack).tables] == ["shop.a", "shop.b"]
     assert {name: extras[0]["rows"] for name, extras in events().items()} == {"shop.a": 7, "shop.b": 7}
-    assert sorted(pack.hints(PACK).tables) == ["shop.a", "shop.b"]
+    assert sorted(pack.state(PACK).hints) == ["shop.a", "shop.b"]
     assert {name: one.state for name, one in states(pack).items()} == {"shop.a": "fresh", "shop.b": "fresh"}
 
 
@@ -117,7 +117,7 @@ def test_a_failing_table_fails_the_task_at_the_end_by_name(pack: Stage) -> None:
     assert run() == "failed"
     found = states(pack)
     assert {name: one.state for name, one in found.items()} == {"shop.a": "failed", "shop.b": "fresh"}
-    assert sorted(pack.hints(PACK).tables) == ["shop.b"]
+    assert sorted(pack.state(PACK).hints) == ["shop.b"]
 
 
 def test_the_job_of_a_retired_pipeline_is_not_started_again(pack: Stage) -> None:
@@ -197,7 +197,7 @@ def test_stopping_the_task_lets_the_job_finish(worker: subprocess.Popen[str], pa
     out, err = worker.communicate(timeout=60)
     assert out.splitlines()[-1] == "0 15 ['shop.a', 'shop.b'] 0", err
     assert pack.jobs[-1]["ended"] is True
-    assert sorted(pack.hints(PACK).tables) == ["shop.a", "shop.b"]
+    assert sorted(pack.state(PACK).hints) == ["shop.a", "shop.b"]
 
 
 def test_a_killed_worker_s_job_ends_too(worker: subprocess.Popen[str], pack: Stage) -> None:

@@ -224,7 +224,7 @@ def test_two_folders_in_one_lake_have_separate_hints(stage: Stage, second: Path)
             stage.monkeypatch.setenv("GDDL_METADATA", str(folder))  # `test` has Airflow parse the DAGs folder
             assert str(build_dags(folder)[dag_id].test(logical_date=next(moments)).state) == "success"
     assert stage.loaded == [["shop.a"], ["shop.z"]]
-    assert (list(stage.hints(PACK).tables), list(stage.hints(f"two_{PACK}").tables)) == (["shop.a"], ["shop.z"])
+    assert (list(stage.state(PACK).hints), list(stage.state(f"two_{PACK}").hints)) == (["shop.a"], ["shop.z"])
 
 
 def test_a_prefix_is_given_by_environment_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -378,10 +378,8 @@ def test_the_trigger_follows_the_queue(sqs: Any, bucket: Bucket, stage: Stage, m
     fired(made)
     kept = [request for request in bucket.requests if PACK in request]
     assert kept == [
-        f"GET lake/_gddl/state/{PACK}.poll.json",
-        f"GET lake/_gddl/airflow/{PACK}.json",
-        f"GET lake/_gddl/state/{PACK}.runs.json",
-        f"PUT lake/_gddl/state/{PACK}.poll.json",
+        f"GET lake/_gddl/state/{PACK}.json",
+        f"PUT lake/_gddl/state/{PACK}.json",
     ]
     again = replace(configuration.following(os.environ) or pytest.fail("no queue"), full_listing_seconds=0.0)
     assert again.poll(ROOTS, folders(*TABLES), None).looks["shop.a"].files == 1

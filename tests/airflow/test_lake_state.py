@@ -16,6 +16,6 @@ def test_page_names_what_a_run_of_a_dag_keeps(stage: Stage) -> None:
     run()
     assert unknown_to_page(stage.lake) == []
     assert found_kinds(stage.lake) >= {
-        "airflow/<pipeline>.json", "state/<pipeline>.runs.json",
-        "state/<pipeline>.poll.json", "logs/<group>/…",
-    }  # fmt: skip
+        "state/<pipeline>.json",
+        "logs/<group>/…",
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,13 +16,13 @@ from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, InitialLoad, Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
-from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hints import WRITE_EVERY, HintBook, Hints, StageEnd, TableHint
 from airflow_gddl.runtime.landing.load_task import waves
 from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import PipelineListing, PipelineWork, decide, mark
-from airflow_gddl.stores import Storage, StoredObject, open_store
+from airflow_gddl.runtime.state.documents import PipelineState, StageEnd
+from airflow_gddl.runtime.state.table_runs import RunningJob, TableHint, TableRecord
+from airflow_gddl.stores import StoredObject, open_store
 from airflow_gddl.topology.pipelines import arrange
 from tests.harness.s3_server import Bucket
 
@@ -174,58 +175,6 @@ def test_a_bucket_is_listed_in_pages_by_one_client(bucket: Bucket) -> None:
         poll(store, "s3://bucket/land", ["s.t1"])
 
 
-@pytest.mark.parametrize("root", ["local", "s3"])
-def test_hints_are_kept_in_both_sorts_of_store(root: str, tmp_path: Path, bucket: Bucket) -> None:
-    lake = "s3://bucket/lake" if root == "s3" else str(tmp_path)
-    store = open_store()
-    assert hints.read_hints(store, lake, "d") == Hints()
-    kept = Hints(
-        tables={"s.a": TableHint(mark="t", looked_at=T1, run="r", announce={"rows": 1})},
-        ended=(StageEnd(stage="x", run="r", max_tries=2, events={"s.a": {"rows": 1}}),),
-    )
-    assert hints.update(store, lake, "d", lambda _: kept) == kept
-    assert hints.read_hints(store, lake, "d") == kept
-    for damaged in (b"", b"{", b"[]", b'{"tables": 1}', b'{"unknown": 1}', b"\xff"):
-        store.write(hints.place(lake, "d"), damaged)
-        assert hints.read_hints(store, lake, "d") == Hints()
-
-
-def test_the_book_writes_now_and_then_and_at_the_end(tmp_path: Path) -> None:
-    now = [0.0]
-    roots, lake = Roots(landing="/l", lake=str(tmp_path)), str(tmp_path)
-    book = HintBook(roots, "d", lambda: now[0])
-    store: Storage = open_store()
-    book.take("s.a", TableHint(mark="a", looked_at=T1, run="r"))
-    assert hints.read_hints(store, lake, "d").tables == {}
-    now[0] += WRITE_EVERY
-    book.take("s.b", TableHint(mark="b", looked_at=T1, run="r", announce={"rows": 2}))
-    assert sorted(hints.read_hints(store, lake, "d").tables) == ["s.a", "s.b"]
-    book.take("s.b", TableHint(mark="c", looked_at=T1, run="r"))
-    book.flush()
-    read = hints.read_hints(store, lake, "d")
-    assert (read.tables["s.b"].mark, read.pending) == ("c", {"s.b": {"rows": 2}})
-    assert book.finish("increments", "r") == {"s.b": {"rows": 2}}
-    assert hints.read_hints(store, lake, "d").pending == {}
-
-
-def test_books_of_tasks_at_the_same_time_lose_nothing_and_send_each_event_once(tmp_path: Path) -> None:
-    roots, lake, store = Roots(landing="/l", lake=str(tmp_path)), str(tmp_path), open_store()
-    one, two = HintBook(roots, "d", lambda: 0.0), HintBook(roots, "d", lambda: 0.0)
-    one.take("s.a", TableHint(mark="a", looked_at=T1, run="r1", announce={"rows": 1}))
-    two.take("s.b", TableHint(mark="b", looked_at=T1, run="r2", announce={"rows": 2}))
-    one.flush()
-    two.flush()
-    assert sorted(hints.read_hints(store, lake, "d").tables) == ["s.a", "s.b"]
-    assert two.finish("increments", "r2", 1) == {"s.a": {"rows": 1}, "s.b": {"rows": 2}}
-    assert one.finish("initial", "r1", 1) == {}
-    assert HintBook(roots, "d").finish("increments", "r2", 1) == {"s.a": {"rows": 1}, "s.b": {"rows": 2}}, "of a retry"
-    for n in range(20):
-        one.finish("increments", f"r{n}", 1)
-    known = hints.read_hints(store, lake, "d")
-    assert known.end_of("initial", "r1") is not None, "each stage keeps its newest ends"
-    assert (known.end_of("increments", "r11"), known.end_of("increments", "r12") is None) == (None, False)
-
-
 # What follows
 
 
@@ -241,8 +190,8 @@ class World:
     dependencies: tuple[Dependency, ...] = ()
     unmet: tuple[str, ...] = ()
     polls: dict[str, Poll] = field(default_factory=dict)
-    hints: Hints = field(default_factory=Hints)
-    others: dict[str, Hints] = field(default_factory=dict)
+    state: PipelineState = field(default_factory=PipelineState)
+    others: dict[str, PipelineState] = field(default_factory=dict)
     replicas: set[str] = field(default_factory=set)
     running: set[str] = field(default_factory=set)
 
@@ -267,20 +216,21 @@ class World:
         for each in self.specs:
             if each.table in tables:
                 hint = TableHint(mark=mark(each, self.poll(each.table)), looked_at=T1, run=run)
-                self.hints = self.hints.taken(each.table, hint)
+                self.state = self.state.with_records({each.table: TableRecord(hint=hint)})
                 self.replicas.add(each.table)
 
     def decide(
         self, asked: RunRequestForm | None = None, run: str = "now", since: dict[str, str] | None = None
     ) -> PipelineWork:
         names = [each.table for each in self.specs] + [other.spec.table for other in self.dependencies]
+        job = RunningJob(0.0, math.inf, "another")
+        busy = {name: replace(self.state.record(name), running=job) for name in self.running}
         seen = PipelineListing(
             looked_at=T2,
             polls={name: self.poll(name) for name in names},
-            hints=self.hints,
+            state=self.state.with_records(busy),
             others=self.others,
             exists=lambda each: each.table in self.replicas,
-            running=lambda: self.running,
             since=since or {},
         )
         return decide(self.document, asked or RunRequestForm(), run, seen)
@@ -336,9 +286,9 @@ def test_a_finished_run_that_is_cleared_does_again_what_it_did() -> None:
     world = World((spec("s.a"), spec("s.b")), polls={"s.a": Poll(1, "x"), "s.b": Poll(1, "y")})
     world.taken("s.a", run="now")
     world.taken("s.b", run="before")
-    world.hints = world.hints.after(StageEnd(stage="initial", run="another", max_tries=0))
+    world.state = world.state.after(StageEnd(stage="initial", run="another", max_tries=0))
     assert not world.decide().is_some
-    world.hints = world.hints.after(StageEnd(stage="initial", run="now", max_tries=0))
+    world.state = world.state.after(StageEnd(stage="initial", run="now", max_tries=0))
     assert sorted(world.decide().increments) == ["s.a"]
     assert not world.decide(run="later").is_some
 
@@ -408,8 +358,9 @@ def waiting() -> World:
     )
 
 
-def loaded(seen: Poll, looked_at: str) -> dict[str, Hints]:
-    return {"other": Hints(tables={"o.y": TableHint(mark=mark(OTHER.spec, seen), looked_at=looked_at, run="r")})}
+def loaded(seen: Poll, looked_at: str) -> dict[str, PipelineState]:
+    hint = TableHint(mark=mark(OTHER.spec, seen), looked_at=looked_at, run="r")
+    return {"other": PipelineState(tables={"o.y": TableRecord(hint=hint)})}
 
 
 def test_a_table_waits_for_another_pipeline_without_blocking_others() -> None:

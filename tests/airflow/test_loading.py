@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,15 +17,13 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.reporting.results import explained, summary
 from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, ProgressEvent, WaitPolicy
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing import hints
-from airflow_gddl.runtime.landing.hints import HintBook, Hints, extra_of
 from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
+from airflow_gddl.runtime.state.documents import PipelineState, StageEnd
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import RUNNING_FOR, StateRecorder, read_records
-from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.state.table_runs import RunningJob, TableRecord, extra_of
 from airflow_gddl.topology.pipelines import arrange
 
 NAMES = tuple(f"s.t{n:02d}" for n in range(50))
@@ -69,6 +69,14 @@ def document(lake: Path, *specs: TableSpec) -> PipelineDocument:
     return PipelineDocument(pipeline=pipeline, roots=roots, runner="local", specs=specs, tiers=DEFAULT_TIERS)
 
 
+def recorder(made: PipelineDocument, run: str = "") -> StateRecorder:
+    return StateRecorder(made.roots, made.pipeline.dag_id, made.pipeline.tables, run=run)
+
+
+def events_of(state: StateRecorder, stage: Stage, run: str, max_tries: int = 0) -> Mapping[str, Mapping[str, Any]]:
+    return state.take_events(end=StageEnd(stage=stage, run=run, max_tries=max_tries))
+
+
 def attempt(
     made: PipelineDocument,
     runner: ListRunner,
@@ -89,12 +97,12 @@ def attempt(
         again=tuple(marks) if again else (),
     )
     order = LoadRequest(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5, max_tries=max_tries)
-    loading = Loading(order, HintBook(made.roots, made.pipeline.dag_id), Quiet())
+    loading = Loading(order, recorder(made, run), Quiet())
     specs = loading.todo()
     if specs:
         loading.load(runner, specs, order.marks)
     if not loading.failed and not loading.stopped:
-        loading.book.finish(stage, run, max_tries)
+        events_of(loading.state, stage, run, max_tries)
     return loading
 
 
@@ -131,17 +139,16 @@ def test_a_retry_after_an_unreported_success_sends_events_without_a_job(tmp_path
     attempt(made, runner)
     again = attempt(made, runner)
     assert (len(runner.jobs), again.results) == (1, [])
-    events = HintBook(made.roots, made.pipeline.dag_id).finish("initial", "r1", 3)
+    events = events_of(recorder(made), "initial", "r1", 3)
     assert (sorted(events), events["s.t00"]["version"]) == (sorted(NAMES), 1)
-    assert HintBook(made.roots, made.pipeline.dag_id).finish("initial", "r2", 3) == {}, "of another run"
+    assert events_of(recorder(made), "initial", "r2", 3) == {}, "of another run"
 
 
 def test_a_table_with_unfinished_work_has_work_without_new_files(tmp_path: Path) -> None:
     """Files may still be written, or a reload is not whole: no sensor sees that."""
     made = document(tmp_path)
     attempt(made, ListRunner(unfinished={"s.t05"}))
-    found = hints.read_hints(open_store(), str(tmp_path), made.pipeline.dag_id)
-    assert {name for name, hint in found.tables.items() if hint.mark != "m"} == {"s.t05"}
+    assert {name for name, hint in stored(made).hints.items() if hint.mark != "m"} == {"s.t05"}
 
 
 def test_a02_a_failed_full_refresh_resumes(tmp_path: Path) -> None:
@@ -184,8 +191,7 @@ def test_a_manual_run_lists_in_full(tmp_path: Path) -> None:
 def test_events_of_done_tables_outlive_a_failed_try(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner(set(BAD))
     attempt(made, runner)
-    book = HintBook(made.roots, made.pipeline.dag_id)
-    pending = book.finish("initial", "r1")
+    pending = events_of(recorder(made), "initial", "r1")
     assert sorted(pending) == sorted(set(NAMES) - set(BAD))
     assert pending["s.t00"]["version"] == 1
 
@@ -290,8 +296,8 @@ def test_verify_replay_and_dismissal_do_not_count_as_loads(tmp_path: Path, what:
         "dismiss": HandleErrors(mode="dismiss", codes=codes, reason=reason),
     }[what]
     assert [job.options.action for job in runner.jobs] == [action]
-    assert {name: hint.mark for name, hint in stored(made).tables.items()} == {
-        name: hint.mark for name, hint in hints_before.tables.items()
+    assert {name: hint.mark for name, hint in stored(made).hints.items()} == {
+        name: hint.mark for name, hint in hints_before.hints.items()
     }
     records = kept(tmp_path)
     assert {name: record.complete for name, record in records.items()} == {
@@ -319,7 +325,12 @@ class WatchedRunner(ListRunner):
 def running(lake: str, later: float = 0.0) -> set[str]:
     """Tables whose job counts as running, so many seconds from now."""
     now = time.time() + later
-    return {name for name, job in StateReader(lake, time.time).read().running.items() if job.until > now}
+    return {name for name, job in jobs_of(lake).items() if job.until > now}
+
+
+def jobs_of(lake: object) -> dict[str, RunningJob]:
+    records = StateReader(str(lake), time.time).read().records
+    return {name: record.running for name, record in records.items() if record.running is not None}
 
 
 def test_tables_count_as_running_while_their_job_works(tmp_path: Path) -> None:
@@ -365,8 +376,8 @@ def test_of_runs_that_overlap_one_loads_a_table(tmp_path: Path) -> None:
     runner = BesideRunner(made=made)
     first = attempt(replace(made, specs=FAMILY[1:2]), runner, again=False)
     assert runner.other.loaded == [["s.a"]], "without what depends on a table that another run loads"
-    assert first.book.is_loaded_by_another("s.b", "m", "other")
-    assert not StateReader(str(tmp_path), time.time).read().running
+    assert first.state.known.hints["s.b"].run == "r1"
+    assert not jobs_of(tmp_path)
     late = ListRunner()
     attempt(made, late, run="late", again=False)
     assert late.loaded == [["s.c"], ["s.d"]], "the others were loaded since they were listed"
@@ -398,7 +409,7 @@ def test_runs_that_begin_at_once_share_the_tables(tmp_path: Path) -> None:
         left = list(threads.map(lambda one: one.begin(NAMES, leave=NAMES), runs))
     taken = [set(NAMES) - one for one in left]
     assert sorted(name for one in taken for name in one) == sorted(NAMES)
-    held = StateReader(str(tmp_path), time.time).read().running
+    held = jobs_of(tmp_path)
     assert {f"r{n}": one for n, one in enumerate(taken) if one} == {
         run: {name for name, job in held.items() if job.run == run} for run in {job.run for job in held.values()}
     }
@@ -409,14 +420,14 @@ def test_runs_that_begin_at_once_share_the_tables(tmp_path: Path) -> None:
 
 def test_a_lost_job_counts_as_running_for_minutes(tmp_path: Path) -> None:
     now = [1000.0]
-    recorder = StateRecorder(Roots(landing="/l", lake=str(tmp_path)), "p", (), lambda: now[0])
-    recorder.begin(["s.a"])
+    one = StateRecorder(Roots(landing="/l", lake=str(tmp_path)), "p", (), lambda: now[0])
+    one.begin(["s.a"])
     for _ in range(20):
         now[0] += 30
-        recorder.renew()
-    (job,) = StateReader(str(tmp_path), lambda: now[0]).read().running.values()
+        one.renew()
+    (job,) = jobs_of(tmp_path).values()
     assert (job.since, job.until) == (1000.0, now[0] + RUNNING_FOR)
 
 
-def stored(made: PipelineDocument) -> Hints:
-    return hints.read_hints(open_store(), made.roots.lake, made.pipeline.dag_id)
+def stored(made: PipelineDocument) -> PipelineState:
+    return recorder(made).known

@@ -113,7 +113,7 @@ def test_a_verification_by_windows_of_time(shop: Stage) -> None:
         86400.0,
         "day",
     )
-    assert (shop.lake / "_gddl" / "state" / "by-hand.runs.json").exists()
+    assert (shop.lake / "_gddl" / "state" / "by-hand.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ from airflow.models.xcom import XComModel
 from airflow.utils.session import create_session
 from sqlalchemy import select
 
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
 from airflow_gddl.operators.pipeline_loads import Round
-from airflow_gddl.runtime.landing.hints import HintBook, TableHint
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.table_runs import TableHint
 from tests.airflow.clearing import clear, instances
 from tests.airflow.stage import Stage
 from tests.airflow.test_run import DATES, PACK, events
@@ -88,7 +90,7 @@ def test_clearing_one_instance_loads_that_table_alone(stage: Stage) -> None:
     shown = states(done)
     assert [shown[name] for name in NAMES] == ["success"] * 3
     assert {name: len(extras) for name, extras in events().items()} == {"shop.a": 1, "shop.b": 1}
-    known = stage.hints(PACK)
+    known = stage.state(PACK)
     assert (sorted(known.tables), known.pending) == (sorted(NAMES), {})
     assert set(states(run()).values()) == {"skipped"}
 
@@ -170,15 +172,14 @@ def test_an_instance_shows_what_its_round_brought_and_else_loads(
 
 def test_instances_that_load_at_once_keep_each_other_s_hints(stage: Stage) -> None:
     roots = Roots(landing=str(stage.landing), lake=str(stage.lake))
-    books = {name: HintBook(roots, PACK) for name in NAMES}
-    for name, book in books.items():
-        book.take(
-            name, TableHint(mark="m", looked_at="2026-01-01T00:00:00.000000+00:00", run="r", announce={"rows": 1})
-        )
-    for name, book in books.items():
-        assert book.finish_table(name) == {name: {"rows": 1}}
-        assert book.finish_table(name) == {}
-    assert sorted(stage.hints(PACK).tables) == list(NAMES)
+    states = {name: StateRecorder(roots, PACK, NAMES) for name in NAMES}
+    hint = TableHint(mark="m", looked_at="2026-01-01T00:00:00.000000+00:00", run="r")
+    for name, state in states.items():
+        state.take(JobResult(table=name, status="skipped"), hint=hint, event={"rows": 1})
+    for name, state in states.items():
+        assert state.take_events(name) == {name: {"rows": 1}}
+        assert state.take_events(name) == {}
+    assert sorted(stage.state(PACK).hints) == list(NAMES)
 
 
 def test_the_outcomes_of_a_pack_are_a_small_xcom(stage: Stage) -> None:

@@ -61,7 +61,7 @@ def test_named_tables_are_loaded_and_the_schedule_knows(stage: Stage) -> None:
     assert states(own_dag(tables=["shop.a", "shop.c"])) == {"load": "success"}
     assert sorted(stage.loaded) == [["shop.a"], ["shop.c"]], "a job for each DAG that loads them otherwise"
     assert sorted(events()) == ["shop.a", "shop.c"]
-    assert sorted(stage.hints(PACK).tables) == ["shop.a"]
+    assert sorted(stage.state(PACK).hints) == ["shop.a"]
     assert run_pack()["run"] == "success"
     assert stage.loaded[-1] == ["shop.b"]
     assert states(own_dag(tables=["shop.a"], full_refresh=True)) == {"load": "success"}
@@ -99,7 +99,7 @@ def test_a_failing_table_fails_the_task_after_the_others(stage: Stage) -> None:
     events()
     assert states(own_dag(select=["shop.*"])) == {"load": "failed"}
     assert sorted(stage.loaded) == [["shop.a", "shop.b"], ["shop.c"]]
-    assert sorted(stage.hints(PACK).pending) == ["shop.b"], "the next run of its DAG sends the event"
+    assert sorted(stage.state(PACK).pending) == ["shop.b"], "the next run of its DAG sends the event"
 
 
 def test_named_tables_are_loaded_in_order_and_wait_for_no_other(stage: Stage) -> None:

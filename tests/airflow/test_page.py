@@ -18,7 +18,8 @@ from airflow_gddl.contract.layout import log_folder
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
 from airflow_gddl.page.app import HEADERS
 from airflow_gddl.runtime.state.recording import Records, read_records, write_record
-from airflow_gddl.runtime.state.table_status import STATES, TablePoll
+from airflow_gddl.runtime.state.table_runs import TablePoll
+from airflow_gddl.runtime.state.table_status import STATES
 from airflow_gddl.stores import open_store
 from tests.airflow.page_site import NOW, PACK, Site
 from tests.airflow.stage import Stage
@@ -577,17 +578,19 @@ def test_troubles_and_names_of_hidden_tables_are_not_shown(
     """A pipeline's damaged state, and the tables that a table waits for, belong to those who may read their DAGs."""
     folder = site.stage.lake / "_gddl" / "state"
     own = next(one.row.dag_id for one in site.source.board().statuses if one.row.table == "shop.own")
-    (folder / f"{own}.runs.json").write_text("{")
+    (folder / f"{own}.json").write_text("{")
     site.now[0] += 600
 
     def waiting(board: Any) -> Any:
-        polled = {"shop.good": TablePoll(polled=NOW, first=NOW, held_by=("shop.own", "shop.bad"))}
-        return replace(board, statuses=tuple(replace(one, poll=polled.get(one.row.table)) for one in board.statuses))
+        polled = {"shop.good": TablePoll(polled=NOW, held_by=("shop.own", "shop.bad"))}
+        records = [replace(one.record, poll=polled.get(one.row.table)) for one in board.statuses]
+        statuses = (replace(one, record=record) for one, record in zip(board.statuses, records, strict=True))
+        return replace(board, statuses=tuple(statuses))
 
     board = site.source.board
     monkeypatch.setattr(site.source, "board", lambda: waiting(board()))
     every = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
-    assert [one["what"].split()[0] for one in every["troubles"]] == [f"{own}.runs.json"]
+    assert [one["what"].split()[0] for one in every["troubles"]] == [f"{own}.json"]
     assert {row["table"]: row["held_by"] for row in every["rows"]}["shop.good"] == ["shop.own", "shop.bad"]
     monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _, ids: set(ids) - {own})
     monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id != own)

@@ -19,9 +19,8 @@ import pytest
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
-from airflow_gddl.runtime.state.table_status import TablePoll
+from airflow_gddl.runtime.state.table_runs import TablePoll, TableRecord
 from airflow_gddl.stores import open_store
 from tests.airflow import ledgers
 from tests.airflow.page_site import NOW, PACK, Site
@@ -102,9 +101,8 @@ def shop(stage: Stage) -> Site:
             recorder.take(result, ("scheduled__2023-11-14T00:00:00+00:00", "incremental_load"))
     recorder.begin(["shop.runs"])
     recorder.flush()
-    polled = {"shop.waits": TablePoll(polled=NOW - 60, files=4, waiting=3, since=NOW - 500, first=NOW - 500)}
-    document = PollDocument(polled=NOW - 60, tables=polled)
-    open_store().write(place(str(stage.lake), PACK, "poll"), encode_poll(document))
+    waits = TableRecord(poll=TablePoll(polled=NOW - 60, files=4, waiting=3, since=NOW - 500), seen=NOW - 500)
+    recorder.change(lambda known: known.with_records({"shop.waits": waits}))
     ledgers.write(made.roots, "shop.orders", batches=3)
     quarantine(stage.lake / "shop" / "orders__errors")
     return made

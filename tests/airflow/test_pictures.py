@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
-from airflow_gddl.runtime.state.documents import PollDocument, encode_poll, place
 from airflow_gddl.runtime.state.recording import StateRecorder, write_record
-from airflow_gddl.runtime.state.table_status import TablePoll
+from airflow_gddl.runtime.state.table_runs import TablePoll
 from airflow_gddl.stores import open_store
 from tests.airflow import ledgers
 from tests.airflow.page_site import NOW, PACK, Site
@@ -84,9 +84,13 @@ def shop(stage: Stage) -> Site:
             recorder.take(result, ("scheduled__2023-11-14T00:00:00+00:00", "incremental_load"))
     recorder.begin(["shop.stock"])
     recorder.flush()
-    polls = {f"shop.{name}": TablePoll(polled=NOW - 60, first=NOW - 60, files=48, waiting=0) for name in ROWS_OF}
-    polls["shop.payments"] = TablePoll(polled=NOW - 60, files=51, waiting=3, since=NOW - 540, first=NOW - 540)
-    open_store().write(place(str(stage.lake), PACK, "poll"), encode_poll(PollDocument(polled=NOW - 60, tables=polls)))
+    polls = {f"shop.{name}": TablePoll(polled=NOW - 60, files=48, waiting=0) for name in ROWS_OF}
+    polls["shop.payments"] = TablePoll(polled=NOW - 60, files=51, waiting=3, since=NOW - 540)
+    recorder.change(
+        lambda known: known.with_records(
+            {name: replace(known.record(name), poll=poll, seen=poll.polled) for name, poll in polls.items()}
+        )
+    )
     ledgers.write(made.roots, "shop.orders", batches=3)
     quarantine(stage.lake / "shop" / "orders__errors")
     return made

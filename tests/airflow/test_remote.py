@@ -100,7 +100,7 @@ def test_a_load_waits_in_the_triggerer_and_collects(stage: Stage, fake: FakeServ
     tables(stage, "a", "b")
     assert run() == {"landed": "success", "initial_load": "success", "incremental_load": "skipped"}
     assert stage.loaded == [["shop.a", "shop.b"]]
-    assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b"]
+    assert sorted(stage.state(PACK).hints) == ["shop.a", "shop.b"]
     (made,) = fake.workspace.runs.values()
     assert made.state == LIVE.TERMINATED
     stage.land("shop.b", "20240102-000000000.parquet")
@@ -168,7 +168,7 @@ def test_mapped_instances_that_are_cleared_have_runs_of_their_own(stage: Stage, 
     assert clear(dag, done, lambda one: one.rendered_map_index in ("shop.a", "shop.b")) == "success"
     assert stage.loaded == [["shop.a", "shop.b", "shop.c"], ["shop.a"], ["shop.b"]]
     assert len(fake.workspace.tokens) == 3, "instances of a task never take up each other's runs"
-    assert sorted(stage.hints(PACK).tables) == ["shop.a", "shop.b", "shop.c"]
+    assert sorted(stage.state(PACK).hints) == ["shop.a", "shop.b", "shop.c"]
 
 
 def test_without_work_the_platform_is_not_called(stage: Stage, fake: FakeServer) -> None:
@@ -294,7 +294,7 @@ def test_a_remote_continuous_job_is_monitored_from_the_triggerer(stage: Stage, f
     (made,) = fake.workspace.runs.values()
     assert made.state == LIVE.TERMINATED
     assert stage.jobs[0]["options"]["continuous"]["seconds"] == 6 * 3600
-    assert sorted(stage.hints(CONTINUOUS).tables) == ["shop.a"]
+    assert sorted(stage.state(CONTINUOUS).hints) == ["shop.a"]
     known = read_pipeline(str(stage.lake), (CONTINUOUS,))
     assert known.records["shop.a"].rows == 7
 

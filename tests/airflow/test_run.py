@@ -14,13 +14,11 @@ from airflow.utils.session import create_session
 from sqlalchemy import delete, select
 
 from airflow_gddl.assets import alias_of
-from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.runtime.landing.hints import Hints, TableHint, place
-from airflow_gddl.runtime.state.documents import end_running
-from airflow_gddl.runtime.state.documents import place as of_pipeline
-from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.documents import PipelineState, encode, place
+from airflow_gddl.runtime.state.recording import StateRecorder, end_running
+from airflow_gddl.runtime.state.table_runs import TableHint, TableRecord
 from airflow_gddl.stores import open_store
 from tests.airflow.stage import Stage
 
@@ -168,7 +166,7 @@ def test_a_run_leaves_out_what_another_run_loads_and_a_request_does_not(stage: S
     stage.land("shop.b", "20240102-000000000.parquet")
     other.begin(["shop.b"])
     assert run() == IDLE
-    end_running(open_store(), of_pipeline(str(stage.lake), PACK, "runs"), "scheduled__long")
+    end_running(open_store(), str(stage.lake), PACK, "scheduled__long")
     assert run() == BROUGHT, "a run that was stopped holds no table"
 
 
@@ -230,8 +228,9 @@ def test_depends_on_is_judged_once_more_at_the_end(stage: Stage) -> None:
     for name in ("shop.x", "shop.y", "shop.z"):
         stage.land(name)
     # While the pack loads shop.z, the other pipeline gets done with what was there.
-    done = Hints(tables={"shop.y": TableHint(mark="m", looked_at="2999-01-01T00:00:00.000000+00:00", run="other")})
-    stage.order(write={place(str(stage.lake), "gddl.shop.y"): to_json(done)})
+    hint = TableHint(mark="m", looked_at="2999-01-01T00:00:00.000000+00:00", run="other")
+    done = encode(PipelineState(tables={"shop.y": TableRecord(hint=hint)}))
+    stage.order(write={place(str(stage.lake), "gddl.shop.y"): done.decode()})
     assert run() == DONE
     assert stage.loaded == [["shop.z"], ["shop.x"]]
     assert run() == IDLE

@@ -52,7 +52,7 @@ def test_a11_a_stopped_task_stops_its_job_and_keeps_finished_tables(
     out, err = worker.communicate(timeout=60)
     assert out.splitlines()[-1] == "stopped ['shop.b']", err
     wait_for(lambda: not is_alive(job))
-    assert sorted(stage.hints(PACK).tables) == ["shop.a"]
+    assert sorted(stage.state(PACK).hints) == ["shop.a"]
 
 
 def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_resumes(
@@ -67,7 +67,7 @@ def test_a11_the_job_of_a_killed_worker_ends_and_the_next_try_resumes(
     assert done.stdout.splitlines()[-1] == "ended []"
     # Where the hint of shop.a was lost with the worker, it has a replica, and is for the other task.
     assert stage.loaded[1:] == [["shop.b"]]
-    assert "shop.b" in stage.hints(PACK).tables
+    assert "shop.b" in stage.state(PACK).hints
 
 
 def out_of_time(stage: Stage, done: Any, said: str) -> RunFact:

@@ -21,8 +21,7 @@ from airflow_gddl.runtime.landing import polling
 from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, Watermark, poll, poll_folders, watermark_of
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
 from airflow_gddl.runtime.landing.tables_with_work import NextPoll, PipelineWork, Question, observe
-from airflow_gddl.runtime.state import polls
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.state.recording import StateRecorder
 from tests.airflow.test_landing import Shelf
 from tests.airflow.test_loading import document
 
@@ -158,7 +157,7 @@ def test_when_a_full_listing_is_required(made: PipelineDocument, tmp_path: Path,
     first = polled(made)
     land(tmp_path, "20240301-000000001.parquet")
     assert polled(made) == first
-    (kept,) = (tmp_path / "lake" / "_gddl" / "state").glob("*.poll.json")
+    (kept,) = (tmp_path / "lake" / "_gddl" / "state").glob("*.json")
     if how == "damaged":
         kept.write_text("{")
     if how == "damaged part":
@@ -190,16 +189,15 @@ def test_a_lake_that_can_not_be_written_costs_a_full_listing(
     def refuse(*_: object) -> None:
         raise RetriableError("LANDING_UNREACHABLE", "no")
 
-    monkeypatch.setattr(polls, "keep", refuse)
+    monkeypatch.setattr(StateRecorder, "change", refuse)
     first = polled(made)
     land(tmp_path, "20240301-000000001.parquet")
     assert polled(made) != first
 
 
-def test_watermarks_are_those_of_full_listings_alone(made: PipelineDocument, tmp_path: Path) -> None:
+def test_watermarks_are_those_of_full_listings_alone(made: PipelineDocument) -> None:
     def kept() -> NextPoll:
-        stored = polls.read(open_store(), str(tmp_path / "lake"), made.pipeline.dag_id)
-        return from_json(NextPoll, stored.document.next_poll)
+        return from_json(NextPoll, StateRecorder(made.roots, made.pipeline.dag_id, ()).known.next_poll)
 
     polled(made)
     first = kept()

@@ -12,9 +12,9 @@ from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, monitor
 from airflow_gddl.reporting.results import Reporter
 from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.hints import HintBook
 from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
+from airflow_gddl.runtime.state.recording import StateRecorder
 
 
 def command(kind: str, metadata: object, pipeline: str) -> list[str]:
@@ -25,8 +25,8 @@ def load(document: PipelineDocument) -> None:
     """An initial load; prints whether it was stopped, and its failed tables."""
     work = observe(document, Question(run="r1", now="2024-01-01T00:00:00.000000+00:00"))
     order = LoadRequest(document=document, work=work, stage="initial", run="r1", job_id="j", wait_seconds=0)
-    book = HintBook(document.roots, document.pipeline.dag_id)
-    loading = Loading(order, book, Reporter(logging.getLogger(), {}))
+    state = StateRecorder(document.roots, document.pipeline.dag_id, document.pipeline.tables)
+    loading = Loading(order, state, Reporter(logging.getLogger(), {}))
     runner = make_runner("local", RunnerSettings(command=configuration.job_command(), environ=os.environ))
     loading.load(runner, loading.todo(), order.marks)
     print("stopped" if loading.stopped else "ended", sorted(result.table for result in loading.failed))
@@ -43,7 +43,7 @@ def monitor(document: PipelineDocument, metadata: str) -> None:
     options = JobOptions(continuous=Continuous(folder=monitor.standing.folder))
     job = JobSpec(run_id="j", roots=document.roots, tables=document.specs, tiers=document.tiers, options=options)
     outcome = make_runner("local", settings).run(job, monitor)
-    monitor.flush()
+    monitor.state.flush()
     print(outcome.exit_status, outcome.cancelled_by, sorted(monitor.last), len(monitor.failing))
 
 

@@ -547,7 +547,7 @@ def test_the_exit_status_of_status_is_that_of_the_tables_it_shows(shop: Shop) ->
     shop.write("metadata/tables/bad.yaml", BAD)
     assert shop.gddl("status").status == 1, "a failed table is told first"
     found += [shop.gddl("status", "--late").status, shop.gddl("status", "--table", "sales.bad").status]
-    shop.write("lake/_gddl/state/by-hand.runs.json", "{")
+    shop.write("lake/_gddl/state/by-hand.json", "{")
     found.append(shop.gddl("status", "--table", "sales.orders").status)
     assert found == [0, 1, 1, 2, 2, 75]
     page = Path(__file__).parents[2].joinpath("docs", "cli.md").read_text()
@@ -735,7 +735,7 @@ def test_status_of_a_lake_that_cannot_be_read_is_unknown(option: tuple[str, ...]
 
 def test_status_of_a_damaged_record_is_unknown(shop: Shop) -> None:
     shop.gddl("run", results=BOTH)
-    (record,) = (shop.lake / "_gddl/state").glob("*.runs.*")
+    (record,) = (shop.lake / "_gddl/state").glob("*.json")
     record.write_bytes(b"damaged")
     answer = shop.gddl("status", "--json")
     assert (answer.status, {one["state"] for one in answer.records}) == (75, {"unknown"})

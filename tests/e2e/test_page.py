@@ -132,7 +132,7 @@ def test_a_rerun_is_started_as_the_user(site: Site, page: Page, pictures: Path) 
     expect(outcome).to_contain_text("Rebuild manual__", timeout=30_000)
     done = lambda: [job["options"]["action"]["name"] for job in site.jobs("looked", "end")] == ["rebuild"]  # noqa: E731 - as it reads
     site.running.wait("the refresh", done)
-    state = site.lake / "_gddl" / "state" / f"{PACK}.runs.json"
+    state = site.lake / "_gddl" / "state" / f"{PACK}.json"
     site.running.wait("its state", lambda: "looked.t07" in json.loads(state.read_text())["tables"])
     expect(outcome).to_contain_text("succeeded", timeout=90_000)
     expect(page.get_by_role("link", name="task and log").first).to_be_visible()

@@ -21,8 +21,8 @@ from airflow_gddl.runners.interface import Platform
 from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey
 from airflow_gddl.runtime.compiled import placements
 from airflow_gddl.runtime.compiled.documents import PlacementDocument
-from airflow_gddl.runtime.state import polls
-from airflow_gddl.runtime.state.documents import PollDocument
+from airflow_gddl.runtime.state.documents import PipelineState
+from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.stores import Storage, open_store, update_object
 from airflow_gddl.stores.lake_files import check_roots
 from airflow_gddl.topology.placement import Pack, Placement
@@ -335,19 +335,20 @@ def test_a_conditional_put_whose_answer_is_lost_recognises_itself(
 def test_polls_and_placements_whose_answer_is_lost_are_kept(server: Server, way: Way, reach: Reach, fault: str) -> None:
     place = server.place(way.endpoint)
     reach(place)
-    store, lake = Storage(environ=place.environ), place.roots.lake
-    before, changes = polls.read(store, lake, "gddl.a"), []
+    one, two = (StateRecorder(place.roots, "gddl.a", (), environ=place.environ) for _ in range(2))
+    assert one.known == PipelineState()
+    changes: list[PipelineState] = []
 
-    def change(document: PollDocument) -> PollDocument:
-        changes.append(document)
-        return replace(document, polled=len(changes))
+    def change(before: PipelineState) -> PipelineState:
+        changes.append(before)
+        return replace(before, next_poll=str(len(changes)))
 
     way.faults = [replace(REPEATED[fault])]
-    polls.keep(store, lake, "gddl.a", before, change)
-    assert (len(changes), polls.read(store, lake, "gddl.a").document.polled, way.faults[0].met) == (1, 1, 1)
+    one.change(change)
+    assert (len(changes), two.known.next_poll, way.faults[0].met) == (1, "1", 1)
     way.faults = [replace(REPEATED[fault])]
     path, placement = (
-        placements.place_of(lake, ""),
+        placements.place_of(place.roots.lake, ""),
         Placement(packs={"gddl_pack.a": Pack(source="a", tier="small", schedule="hourly", tables=("s.a",))}),
     )
     document = PlacementDocument(path=path, placement=placement, tag=None, is_kept=False, roots=place.roots)

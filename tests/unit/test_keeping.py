@@ -10,12 +10,10 @@ import pytest
 from airflow_gddl.contract.result import ErrorInfo, JobResult, Status
 from airflow_gddl.contract.spec import DesiredState, Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
-from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.continuous_job import FLUSH_SECONDS, ContinuousJobMonitor, DesiredStateKeeper
-from airflow_gddl.runtime.landing.hints import HintBook, extra_of
 from airflow_gddl.runtime.state.lake_state import read_pipeline
 from airflow_gddl.runtime.state.recording import StateRecorder
-from airflow_gddl.stores import open_store
+from airflow_gddl.runtime.state.table_runs import TableHint, extra_of
 
 PIPELINE = "gddl_pack.s"
 
@@ -55,7 +53,6 @@ def context(tmp_path: Path) -> KeepingContext:
     keeping = ContinuousJobMonitor(
         standing=DesiredStateKeeper(roots, PIPELINE, lambda: None, now=now),
         state=StateRecorder(roots, PIPELINE, ("s.a",), clock=now),
-        book=HintBook(roots, PIPELINE, clock=now),
         listener=log,
         run="r",
         task="continuous_load",
@@ -76,8 +73,8 @@ def reported(status: Status, second: int, rows: int = 0) -> JobResult:
 LOADED = extra_of(reported("succeeded", 1, 5))
 
 
-def hint_of(context: KeepingContext) -> hints.TableHint | None:
-    return hints.read_hints(open_store(), context.roots.lake, PIPELINE).tables.get("s.a")
+def hint_of(context: KeepingContext) -> TableHint | None:
+    return StateRecorder(context.roots, PIPELINE, ()).known.record("s.a").hint
 
 
 def test_idle_polls_are_stored_silently_and_pending_events_are_kept(context: KeepingContext) -> None:
@@ -97,7 +94,7 @@ def test_a_table_that_fails_is_failing_until_it_goes_well(context: KeepingContex
     context.keeping.on_result(reported("failed", 1))
     assert [result.table for result in context.keeping.failing] == ["s.a"]
     context.later()
-    assert hints.read_hints(open_store(), context.roots.lake, PIPELINE).tables == {}
+    assert hint_of(context) is None
     context.keeping.on_result(reported("skipped", 2))
     assert context.keeping.failing == []
     assert [result.status for result in context.log.heard] == ["failed", "skipped"]
@@ -122,7 +119,7 @@ def test_nothing_is_written_more_often_than_needed(context: KeepingContext) -> N
 
 
 def test_failed_writes_are_retried_later(context: KeepingContext) -> None:
-    blocked = Path(context.roots.lake, "_gddl", "airflow")
+    blocked = Path(context.roots.lake, "_gddl", "state")
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder belongs")
     context.keeping.on_result(reported("succeeded", 1, 5))

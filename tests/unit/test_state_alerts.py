@@ -29,7 +29,7 @@ LIMITS = AlertLimits(quarantine_rate=0.01, failed_runs=2)
 def standing(done: JobResult, now: float = NOW, **row: object) -> TableStatus:
     record = TableRecord().after(done, now)
     changed = replace(ROW, **row)  # type: ignore[arg-type]  # fields of a row by name
-    return judge(changed, Knowledge(record=record, seen=0.0), now)
+    return judge(changed, Knowledge(record=replace(record, seen=0.0)), now)
 
 
 GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=300)

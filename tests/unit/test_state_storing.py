@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,9 +12,10 @@ import pytest
 from airflow_gddl.contract.codec import to_json
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
+from airflow_gddl.runtime.state.documents import PipelineState, StageEnd, place
 from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import (
+    WRITE_EVERY,
     StateRecorder,
     compact,
     read_records,
@@ -24,7 +24,7 @@ from airflow_gddl.runtime.state.recording import (
     runs_folder,
     write_record,
 )
-from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableHint, TablePoll, TableRecord
 from airflow_gddl.stores import open_store
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST, LOOSE_LEFT
 from tests.harness.s3_server import Bucket, serving
@@ -57,13 +57,11 @@ def reader(roots: Roots, now: float = 5000.0) -> StateReader:
 
 
 def test_writers_that_meet_lose_nothing(roots: Roots) -> None:
-    path, store = place(roots.lake, "p", "runs"), open_store()
-
     def add(number: int) -> None:
-        def change(before: RunsDocument) -> RunsDocument:
-            return RunsDocument(tables={**before.tables, f"s.t{number}": TableRecord(commit=number)})
+        def change(before: PipelineState) -> PipelineState:
+            return before.with_records({f"s.t{number}": TableRecord(commit=number)})
 
-        update_runs(store, path, change, RunsDocument)
+        StateRecorder(roots, "p", ()).change(change)
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(add, range(4)))
@@ -98,14 +96,14 @@ def test_a_result_that_no_job_kept_is_kept(roots: Roots) -> None:
     assert [fact.airflow for fact in record.runs] == [["scheduled__1", "initial_load"]]
 
 
-@pytest.mark.parametrize("damage", [None, b"{", b'{"format":1}'])
+@pytest.mark.parametrize("damage", [None, b"{", b'{"format":0}'])
 def test_lost_state_is_made_again_from_the_runs(roots: Roots, damage: bytes | None) -> None:
     for start in (1000, 1100, 1200):
         keep(roots, result("succeeded" if start < 1200 else "failed", start, start - 5 if start < 1200 else None))
     if damage is not None:
-        open_store().write(place(roots.lake, "p", "runs"), damage)
+        open_store().write(place(roots.lake, "p"), damage)
         (trouble,) = reader(roots).read().troubles
-        assert "p.runs.json is damaged" in trouble.what
+        assert "p.json is damaged" in trouble.what
     recorder = StateRecorder(roots, "p", ("shop.a", "shop.never"), lambda: 2000.0)
     recorder.take(result("failed", 1200))
     recorder.flush()
@@ -147,7 +145,7 @@ def test_only_what_changed_is_read_again(tmp_path: Path) -> None:
         recorder.flush()
     asked = reader(roots)
     assert set(asked.read().records) == {"shop.p", "shop.q"}
-    path = Path(place(roots.lake, "q", "runs"))
+    path = Path(place(roots.lake, "q"))
     path.write_bytes(b"damaged")
     known = asked.read()
     assert set(known.records) == {"shop.p", "shop.q"}, "what was known of it stays"
@@ -180,13 +178,94 @@ def test_a_damaged_record_is_named_and_hides_no_other(roots: Roots) -> None:
     assert (len(found.results), found.damaged) == (1, ("2100-x.json",))
 
 
-def test_documents_are_plain_json(roots: Roots) -> None:
-    recorder = StateRecorder(roots, "p", (), lambda: 2000.0)
-    recorder.take(result("succeeded", 1000, 990))
-    recorder.flush()
-    given = json.loads(open_store().read(place(roots.lake, "p", "runs")))
-    assert given["format"] == 1
-    assert set(given["tables"]) == {"shop.a"}
+EVENT = {"rows": 1}
+
+
+def hint(mark: str = "a", run: str = "r1") -> TableHint:
+    return TableHint(mark=mark, looked_at=moment(1000), run=run)
+
+
+def recorder(roots: Roots, now: list[float] | None = None) -> StateRecorder:
+    return StateRecorder(roots, "p", (), lambda: 2000.0 if now is None else now[0])
+
+
+def loaded(table: str, start: float = 1000) -> JobResult:
+    return replace(result("succeeded", start, 990), table=table)
+
+
+def test_all_that_is_remembered_is_one_object(roots: Roots) -> None:
+    state = PipelineState(
+        tables={"s.a": TableRecord(hint=replace(hint(), announce=EVENT), poll=TablePoll(polled=1.0), seen=1.0)},
+        ended=(StageEnd(stage="x", run="r", max_tries=2, events={"s.a": EVENT}),),
+        notified={"s.a": ("X_Y",)},
+        next_poll="{}",
+        written=2000.0,
+    )
+    kept = recorder(roots).change(lambda _: state)
+    assert recorder(roots).known == kept == state
+    for damaged in (b"", b"{", b"[]", b'{"tables": 1}', b"\xff"):
+        open_store().write(place(roots.lake, "p"), damaged)
+        assert recorder(roots).known == PipelineState()
+
+
+def test_results_are_written_now_and_then_and_at_the_end(roots: Roots) -> None:
+    now = [2000.0]
+    one = recorder(roots, now)
+    one.take(loaded("s.a"), hint=hint())
+    assert recorder(roots).known.hints == {}
+    now[0] += WRITE_EVERY
+    one.take(loaded("s.b"), hint=hint(), event=EVENT)
+    assert sorted(recorder(roots).known.hints) == ["s.a", "s.b"]
+    one.take(loaded("s.b", 1001), hint=hint("c"))
+    one.flush()
+    read = recorder(roots).known
+    assert (read.hints["s.b"].mark, read.pending) == ("c", {"s.b": EVENT})
+    assert one.take_events("s.a") == {}
+    assert one.take_events("s.b") == {"s.b": EVENT}
+    assert recorder(roots).known.pending == {}
+
+
+def test_tasks_at_the_same_time_lose_nothing_and_send_each_event_once(roots: Roots) -> None:
+    def ended(of: StateRecorder, stage: str, run: str) -> object:
+        return of.take_events(end=StageEnd(stage=stage, run=run, max_tries=1))
+
+    one, two = recorder(roots), recorder(roots)
+    assert one.known == two.known == PipelineState()
+    one.take(loaded("s.a"), hint=hint(run="r1"), event={"rows": 1})
+    two.take(loaded("s.b"), hint=hint(run="r2"), event={"rows": 2})
+    one.flush()
+    two.flush()
+    assert sorted(recorder(roots).known.hints) == ["s.a", "s.b"]
+    assert ended(two, "increments", "r2") == {"s.a": {"rows": 1}, "s.b": {"rows": 2}}
+    assert ended(one, "initial", "r1") == {}
+    assert ended(recorder(roots), "increments", "r2") == {"s.a": {"rows": 1}, "s.b": {"rows": 2}}, "of a retry"
+    for number in range(20):
+        ended(one, "increments", f"r{number}")
+    known = recorder(roots).known
+    assert known.end_of("initial", "r1") is not None, "each stage keeps its newest ends"
+    assert (known.end_of("increments", "r11"), known.end_of("increments", "r12") is None) == (None, False)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_of_two_polls_at_once_the_second_continues_the_first(roots: Roots, there: bool) -> None:
+    def poll(of: StateRecorder, polled: float) -> None:
+        def change(before: PipelineState) -> PipelineState:
+            record = before.record("shop.a").polled(TablePoll(polled=polled, files=3), waits=True)
+            return replace(before.with_records({"shop.a": record}), next_poll=f"{before.next_poll}+{polled}")
+
+        of.change(change)
+
+    if there:
+        poll(recorder(roots), 1.0)
+    first, second = recorder(roots), recorder(roots)
+    assert first.known == second.known
+    poll(first, 2.0)
+    poll(second, 3.0)
+    known = recorder(roots).known
+    seen = known.record("shop.a").poll
+    assert seen is not None
+    assert known.next_poll == ("+1.0+2.0+3.0" if there else "+2.0+3.0")
+    assert (seen.polled, seen.since) == (3.0, 1.0 if there else 2.0)
 
 
 def test_upkeep_is_among_the_runs_and_changes_no_state(roots: Roots) -> None:

@@ -19,9 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.topology.pipelines import Pipeline, Timing
+from airflow_gddl.topology.pipelines import Pipeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class CompiledSettings:
         return datetime.fromtimestamp(self.clock(), UTC).isoformat(timespec="seconds")
 
 
-FORMAT = 6
+FORMAT = 7
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +103,11 @@ def index_entry(pipeline: Pipeline) -> Pipeline:
 
 
 def pipeline_of(entry: Mapping[str, Any]) -> Pipeline:
-    """Parse an index entry; not validated, since this package wrote it and a damaged file is rebuilt."""
-    timing = entry["timing"]
-    return Pipeline(
-        **{
-            **entry,
-            "timing": Timing(**{**timing, "assets": tuple(timing.get("assets", ()))}),
-            "tags": tuple(entry["tags"]),
-            "tables": tuple(entry["tables"]),
-        }
-    )
+    """
+    Raises:
+        ValueError: it is damaged.
+    """
+    return msgspec.convert(entry, Pipeline)
 
 
 _STATE, _LOCK, INDEX, PROBLEMS, _UNBUILT = "state.json", "lock", "index.json", "problems.json", "unbuilt"

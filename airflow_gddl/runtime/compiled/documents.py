@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_gddl.contract.codec import compact, decode, plain
+import msgspec
+
+from airflow_gddl.contract.codec import compact, decode
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
@@ -126,9 +128,6 @@ class Compiled:
     prefix: str = ""
 
 
-_ROW = tuple(field.name for field in fields(TableRow))
-
-
 def add(cache: Cache, compiled: Compiled) -> Path:
     """Write a complete generation; it is not read before the state names it."""
     generation = cache.new()
@@ -138,8 +137,7 @@ def add(cache: Cache, compiled: Compiled) -> Path:
     for path, documents in files.items():
         write(path, documents)
     write(generation / PROBLEMS, {"problems": compiled.problems})
-    rows = [[getattr(row, name) for name in _ROW] for row in compiled.directory.rows]
-    write(generation / TABLES, {**plain(replace(compiled.directory, rows=())), "rows": rows})
+    (generation / TABLES).write_bytes(msgspec.json.encode(compiled.directory))
     write(generation / PLACEMENT, compact(compiled.placed))
     entries = [compact(index_entry(one.pipeline)) for one in compiled.documents]
     proposes = bool(compiled.directory.proposals)
@@ -161,16 +159,9 @@ def read_directory(generation: Path) -> Directory:
     """Read the rows of all tables of a generation.
 
     Raises:
-        OSError, GddlError, ValueError, KeyError, TypeError: it is missing or damaged.
+        OSError, ValueError: it is missing or damaged.
     """
-    data = json.loads((generation / TABLES).read_bytes())
-    rows = tuple(_row(values) for values in data["rows"])  # not decoded, for speed
-    return replace(decode(Directory, {**data, "rows": ()}), rows=rows)
-
-
-def _row(values: list[Any]) -> TableRow:
-    given: Iterable[Any] = (tuple(value) if isinstance(value, list) else value for value in values)
-    return TableRow(**dict(zip(_ROW, given, strict=True)))
+    return msgspec.json.decode((generation / TABLES).read_bytes(), type=Directory)
 
 
 def read_roots(generation: Path) -> Roots:

@@ -14,8 +14,8 @@ from airflow_gddl.contract.layout import desired_path, standing_folder, stop_pat
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DesiredState, Roots
 from airflow_gddl.runners.interface import Listener, ProgressEvent
-from airflow_gddl.runtime.landing.hints import HintBook, TableHint, extra_of
 from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.table_runs import TableHint, extra_of
 from airflow_gddl.stores import open_store
 
 FRESH_SECONDS = 10.0
@@ -97,7 +97,6 @@ class DesiredStateKeeper:
 
 FLUSH_SECONDS = 15.0
 ALERT_SECONDS = 60.0
-_MONITORING_LOG = logging.getLogger(__name__)
 
 
 @dataclass
@@ -106,21 +105,19 @@ class ContinuousJobMonitor:
 
     Attributes:
         run, task: Airflow's ids.
-        book: receives a hint for every table, so that dependent tables of other pipelines see that it is loaded.
+        state: receives a hint for every table, so that dependent tables of other pipelines see that it is loaded.
         alert: called once a minute, after the state was written.
         last: each table's newest result.
     """
 
     standing: DesiredStateKeeper
     state: StateRecorder
-    book: HintBook
     listener: Listener
     run: str
     task: str
     alert: Callable[[], None] = lambda: None
     now: Callable[[], float] = time.monotonic
     last: dict[str, JobResult] = field(default_factory=dict)
-    _taken: dict[str, TableHint] = field(default_factory=dict)
     _flushed: float = float("-inf")
     _alerted: float = float("-inf")
 
@@ -130,13 +127,11 @@ class ContinuousJobMonitor:
     def on_result(self, result: JobResult) -> None:
         before = self.last.get(result.table)
         self.last[result.table] = result
-        self.state.take(result, (self.run, self.task))
+        hint, event = None, None
         if result.status != "failed":
-            extra = extra_of(result)
-            waiting = self._taken.get(result.table)
-            extra = extra if extra is not None or waiting is None else waiting.announce
-            moment = result.started_at or ""
-            self._taken[result.table] = TableHint(mark="", looked_at=moment, run=self.run, announce=extra)
+            hint = TableHint(mark="", looked_at=result.started_at or "", run=self.run)
+            event = extra_of(result)
+        self.state.take(result, (self.run, self.task), hint=hint, event=event)
         if result.status != "skipped" or (before is not None and before.status == "failed"):
             self.listener.on_result(result)
 
@@ -146,22 +141,10 @@ class ContinuousJobMonitor:
         now = self.now()
         if now - self._flushed >= FLUSH_SECONDS:
             self._flushed = now
-            self.flush()
+            self.state.flush()
         if now - self._alerted >= ALERT_SECONDS:
             self._alerted = now
             self.alert()
-
-    def flush(self) -> None:
-        """Write the collected results."""
-        self.state.flush()
-        try:
-            for table, hint in self._taken.items():
-                self.book.take(table, hint)
-            self.book.flush()
-        except GddlError as error:
-            _MONITORING_LOG.warning("the hints of %s could not be written: %s", self.standing.name, error)
-        else:
-            self._taken = {}
 
     @property
     def failing(self) -> list[JobResult]:

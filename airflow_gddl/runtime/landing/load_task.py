@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,10 +16,10 @@ from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.links import is_page
 from airflow_gddl.runners.interface import Listener, ProgressEvent, Runner, WaitPolicy
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.hints import HintBook, TableHint, extra_of
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.table_runs import TableHint, extra_of
 from airflow_gddl.runtime.table_directory import in_order
 
 _LOG = logging.getLogger(__name__)
@@ -60,11 +59,10 @@ class LoadRequest:
 
 @dataclass
 class Loading:
-    """Runs the jobs of a load request; keeps the hints and the tables' state.
+    """Runs the jobs of a load request; keeps the pipeline's state.
 
     Attributes:
         task: Airflow's id of the task.
-        environ: says how S3 is reached.
         results: of every finished table, in order of completion.
         log: of the last job; null when there was none or it kept none.
         stopped: whether a job was asked to stop.
@@ -73,10 +71,9 @@ class Loading:
     """
 
     request: LoadRequest
-    book: HintBook
+    state: StateRecorder
     listener: Listener
     task: str = ""
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     results: list[JobResult] = field(default_factory=list)
     log: str | None = None
     stopped: bool = False
@@ -85,14 +82,6 @@ class Loading:
     _marks: dict[str, str] = field(default_factory=dict)
     _kept: list[JobResult] = field(default_factory=list)
     _job_started: tuple[JobSpec, float] | None = None
-    _state: StateRecorder = field(init=False)
-
-    def __post_init__(self) -> None:
-        document = self.request.document
-        pipeline = document.pipeline
-        self._state = StateRecorder(
-            document.roots, pipeline.dag_id, pipeline.tables, environ=self.environ, run=self.request.run
-        )
 
     def todo(self) -> tuple[TableSpec, ...]:
         """Tables of the request that this run has not loaded yet; all, when a finished run was cleared.
@@ -104,18 +93,25 @@ class Loading:
         if self.request.begun is not None:
             begun = set(self.request.begun)
             return tuple(spec for spec in self.request.document.specs if spec.table in begun and spec.table in marks)
-        if self.book.is_cleared(self.request.stage, self.request.run, self.request.max_tries):
-            self.book.reopen(self.request.stage, self.request.run, marks)
-        run, looked_at = self.request.run, self.request.work.looked_at
-        open_ = [
-            spec
-            for spec in self.request.document.specs
-            if spec.table in marks and not self.book.is_done(spec.table, marks[spec.table], run, looked_at)
-        ]
+        run, stage = self.request.run, self.request.stage
+        # A retry of a finished stage is not a clearing: Airflow lost the worker between the load and its report.
+        end = self.state.known.end_of(stage, run)
+        if end is not None and self.request.max_tries > end.max_tries:
+            self.state.change(lambda known: known.reopened(stage, run, marks))
+        hints = self.state.known.hints
+        done = {  # a cleared sensor makes another listing
+            name
+            for name, hint in hints.items()
+            if (hint.run, hint.mark, hint.looked_at) == (run, marks.get(name), self.request.work.looked_at)
+        }
+        open_ = [spec for spec in self.request.document.specs if spec.table in marks and spec.table not in done]
         loaded = [
             spec.table
             for spec in open_
-            if self._may_leave(spec) and self.book.is_loaded_by_another(spec.table, marks[spec.table], run)
+            if self._may_leave(spec)
+            and (hint := hints.get(spec.table)) is not None
+            and hint.mark == marks[spec.table]
+            and hint.run not in ("", run)
         ]
         if loaded:
             self.left.update(loaded)
@@ -158,19 +154,18 @@ class Loading:
             self.left |= elsewhere
             for table in elsewhere:
                 self._marks.pop(table, None)
-            self.book.flush()
             self._note_end()
 
     def _begin(self, specs: Sequence[TableSpec]) -> frozenset[str]:
         """Report the tables as running; return those that another run loads now."""
-        busy = self._state.begin((spec.table for spec in specs), leave={s.table for s in specs if self._may_leave(s)})
+        busy = self.state.begin((spec.table for spec in specs), leave={s.table for s in specs if self._may_leave(s)})
         if busy:
             _LOG.info("left to the next run, since another run loads them now: %s", ", ".join(sorted(busy)))
         return busy
 
     def tick(self) -> None:
         """Called while a job runs on this machine."""
-        self._state.renew()
+        self.state.renew()
 
     def interrupt(self, why: ErrorInfo) -> None:
         """Fail the tables without a result of a job on this machine that was ended with its task.
@@ -187,18 +182,16 @@ class Loading:
             if spec.table not in done:
                 failed = JobResult(table=spec.table, status="failed", run_id=job.run_id, seconds=seconds, error=why)
                 self.on_result(replace(failed, origin=job.options.origin))
-        self.book.flush()
         self._note_end()
 
     def _note_end(self) -> None:
         if self.waiting is None:
-            self._state.end()
+            self.state.end()
             return
         # A remote job reports nothing while it runs; its task's timeout limits it.
         unfinished = {spec.table for spec in self.request.document.specs if spec.table in self._marks}
         unfinished -= {result.table for result in self.results}
-        self._state.begin(sorted(unfinished), self.request.document.pipeline.run_timeout)
-        self._state.flush()
+        self.state.begin(sorted(unfinished), self.request.document.pipeline.run_timeout)
 
     @property
     def _airflow(self) -> tuple[str, str]:
@@ -214,19 +207,15 @@ class Loading:
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
         self.listener.on_result(result)
-        action = self.request.work.form.action
-        if action != "verify":  # which has no load result
-            self._kept.append(self._state.take(result, self._airflow, whole=action in ("run", "reload")))
-        if action not in ("run", "reload"):
-            self.book.announce(result.table, extra_of(result) if action == "replay" else None)
-        elif result.status != "failed":
-            hint = TableHint(
-                mark="" if result.revisit else self._marks[result.table],
-                looked_at=self.request.work.looked_at,
-                run=self.request.run,
-                announce=extra_of(result),
-            )
-            self.book.take(result.table, hint)
+        action, hint = self.request.work.form.action, None
+        if action == "verify":  # which has no load result
+            return
+        if action in ("run", "reload") and result.status != "failed":
+            mark = "" if result.revisit else self._marks[result.table]
+            hint = TableHint(mark=mark, looked_at=self.request.work.looked_at, run=self.request.run)
+        event = extra_of(result) if hint is not None or action == "replay" else None
+        whole = action in ("run", "reload")
+        self._kept.append(self.state.take(result, self._airflow, whole=whole, hint=hint, event=event))
 
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
         form = self.request.work.form
@@ -254,7 +243,7 @@ class Loading:
         if is_page(outcome.log):
             # The URL of the job is known only now.
             for result in self._kept:
-                self._state.take(result, (*self._airflow, outcome.log), whole=form.action in ("run", "reload"))
+                self.state.take(result, (*self._airflow, outcome.log), whole=form.action in ("run", "reload"))
         self.stopped = outcome.cancelled_by is not None
         self.waiting = outcome.waiting
 

@@ -22,9 +22,7 @@ from airflow_gddl.contract.layout import LandingFolder, Layout, join
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
-from airflow_gddl.runtime.landing import hints
 from airflow_gddl.runtime.landing.events_queue import Following, QueuePollState
-from airflow_gddl.runtime.landing.hints import Hints
 from airflow_gddl.runtime.landing.polling import (
     ListedFiles,
     Poll,
@@ -36,9 +34,9 @@ from airflow_gddl.runtime.landing.polling import (
     watermark_of,
 )
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_person, is_of_backfill
-from airflow_gddl.runtime.state import polls
-from airflow_gddl.runtime.state.documents import PollDocument, read_runs
-from airflow_gddl.runtime.state.table_runs import seconds_of
+from airflow_gddl.runtime.state.documents import PipelineState
+from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.runtime.state.table_runs import TablePoll, seconds_of
 from airflow_gddl.stores import Storage, open_store
 
 _AT_ONCE = 8
@@ -119,21 +117,19 @@ class PipelineListing:
 
     Attributes:
         polls: of the pipeline's tables, and of those of other pipelines that they depend on.
-        hints: of the pipeline.
-        others: hints of the pipelines that load those.
+        state: of the pipeline.
+        others: states of the pipelines that load those.
         since: table to the first poll that made it wait, ISO 8601 UTC.
         exists: whether a table has a replica; for tables without a hint, and all in a run by a user.
-        running: tables that other runs of the pipeline load now; called when some table has work.
         of_older_run: tables of this older, cleared run; they are loaded again.
     """
 
     looked_at: str
     polls: Mapping[str, Poll]
-    hints: Hints
-    others: Mapping[str, Hints]
+    state: PipelineState
+    others: Mapping[str, PipelineState]
     exists: Callable[[TableSpec], bool]
     since: Mapping[str, str] = field(default_factory=dict)
-    running: Callable[[], Collection[str]] = frozenset
     of_older_run: frozenset[str] = frozenset()
 
 
@@ -185,8 +181,9 @@ def decide(document: PipelineDocument, form: RunRequestForm, run: str, seen: Pip
 
     A table that another run loads now is left to the next run. If it is requested, its job waits for the other one.
     """
-    finished = any(seen.hints.end_of(stage, run) is not None for stage in ("initial", "increments"))
-    again = {name for name, hint in seen.hints.tables.items() if finished and hint.run == run} | seen.of_older_run
+    finished = any(seen.state.end_of(stage, run) is not None for stage in ("initial", "increments"))
+    hints = seen.state.hints
+    again = {name for name, hint in hints.items() if finished and hint.run == run} | seen.of_older_run
     requested = form.names(document.pipeline.tables) if form.is_some else frozenset(again)
     checks_all = is_by_person(run) and not form.is_some
     if checks_all:
@@ -196,7 +193,7 @@ def decide(document: PipelineDocument, form: RunRequestForm, run: str, seen: Pip
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, form, forced)}
     if checks_all:  # their jobs report what became of them
         busy |= _lost([spec for spec in document.specs if spec.table not in busy], seen)
-    elsewhere = _elsewhere(busy, requested, seen)
+    elsewhere = _elsewhere(busy, requested, _running_elsewhere(run, seen))
     busy = {name: spec for name, spec in busy.items() if name not in elsewhere}
     unmet = {name: tuple(other for other in document.unmet if other in spec.depends_on) for name, spec in busy.items()}
     held = {
@@ -206,7 +203,7 @@ def decide(document: PipelineDocument, form: RunRequestForm, run: str, seen: Pip
     }
     ready = {name: spec for name, spec in busy.items() if name not in held}
     first = _initial(ready, form, seen)
-    loaded = {name: hint.mark for name, hint in seen.hints.tables.items()}
+    loaded = {name: hint.mark for name, hint in hints.items()}
     return PipelineWork(
         looked_at=seen.looked_at,
         initial={name: marks[name] for name in sorted(first)},
@@ -216,17 +213,21 @@ def decide(document: PipelineDocument, form: RunRequestForm, run: str, seen: Pip
         form=form,
         elsewhere=tuple(sorted(elsewhere)),
         again=tuple(sorted(name for name in ready if name in requested or loaded.get(name) == marks[name])),
-        pending=bool(seen.hints.pending),
+        pending=bool(seen.state.pending),
         metadata_at=document.metadata_at,
     )
 
 
-def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: PipelineListing) -> set[str]:
+def _running_elsewhere(run: str, seen: PipelineListing) -> set[str]:
+    """Tables that other runs of this pipeline load now, as their tasks reported last."""
+    now = seconds_of(seen.looked_at) or 0.0
+    jobs = {name: record.running for name, record in seen.state.tables.items()}
+    return {name for name, job in jobs.items() if job is not None and job.is_of_another(run, now)}
+
+
+def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], running: set[str]) -> set[str]:
     """See `PipelineWork.elsewhere`."""
     free = busy.keys() - set(requested)
-    if not free:
-        return set()
-    running = set(seen.running())
     elsewhere = free & running
     while more := {name for name in free - elsewhere if (elsewhere | running) & set(busy[name].depends_on)}:
         elsewhere |= more
@@ -235,7 +236,7 @@ def _elsewhere(busy: Mapping[str, TableSpec], requested: Collection[str], seen: 
 
 def _lost(specs: Sequence[TableSpec], seen: PipelineListing) -> dict[str, TableSpec]:
     """Loaded tables without a replica."""
-    loaded = [spec for spec in specs if spec.table in seen.hints.tables]
+    loaded = [spec for spec in specs if seen.state.record(spec.table).hint is not None]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         there = list(threads.map(seen.exists, loaded))
     return {spec.table: spec for spec, exists in zip(loaded, there, strict=True) if not exists}
@@ -250,7 +251,7 @@ def _has_work(
         return spec.table in forced and (is_asked or seen.polls[spec.table].in_window)
     if spec.table in forced or reads_of(spec):
         return True  # what a log or a topic holds is not listed
-    hint = seen.hints.tables.get(spec.table)
+    hint = seen.state.record(spec.table).hint
     if hint is None:
         return seen.polls[spec.table].files > 0 or spec.initial_load is not None
     return hint.mark != marks[spec.table] or seen.polls[spec.table].refused
@@ -266,7 +267,7 @@ def _waiting_for(document: PipelineDocument, spec: TableSpec, seen: PipelineList
 
 def _is_loaded(other: Dependency, since: str, seen: PipelineListing) -> bool:
     table = other.spec.table
-    hint = seen.others.get(other.dag_id, Hints()).tables.get(table)
+    hint = seen.others.get(other.dag_id, PipelineState()).record(table).hint
     return hint is not None and (hint.looked_at >= since or hint.mark == mark(other.spec, seen.polls[table]))
 
 
@@ -277,7 +278,7 @@ def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: Pipelin
     """
     if form.repairs or form.action != "run":
         return set(ready) if form.repairs else set()
-    first = {name for name, spec in ready.items() if name not in seen.hints.tables and not seen.exists(spec)}
+    first = {name for name, spec in ready.items() if seen.state.record(name).hint is None and not seen.exists(spec)}
     linked: dict[str, set[str]] = {name: set() for name in ready}
     for name, spec in ready.items():
         for other in ready.keys() & set(spec.depends_on):
@@ -320,7 +321,7 @@ def observe(
     environ: Mapping[str, str] = os.environ,
     following: Following | None = None,
 ) -> PipelineWork:
-    """List, read the hints, decide. Blocks on the store.
+    """List, read the state, decide. Blocks on the store.
 
     Args:
         environ: says how S3 is reached.
@@ -334,49 +335,40 @@ def observe(
         return PipelineWork(looked_at=question.now, refused=_BACKFILL_LOADS_NOTHING)
     lake = open_store(environ)
     others = sorted({other.dag_id for other in document.dependencies})
-    stored = polls.read(lake, document.roots.lake, document.pipeline.dag_id)
-    known = from_json_or_none(NextPoll, stored.document.next_poll) or NextPoll()
+    recorder = StateRecorder(document.roots, document.pipeline.dag_id, document.pipeline.tables, environ=environ)
+    state = recorder.known
+    known = from_json_or_none(NextPoll, state.next_poll) or NextPoll()
     looks, next_poll = _polls(document, question, following, known, lake)
     seen = PipelineListing(
         looked_at=question.now,
         polls=_by_table(looks),
-        hints=hints.read_hints(lake, document.roots.lake, document.pipeline.dag_id),
-        others={dag_id: hints.read_hints(lake, document.roots.lake, dag_id) for dag_id in others},
+        state=state,
+        others={dag_id: StateRecorder(document.roots, dag_id, (), environ=environ).known for dag_id in others},
         exists=lambda spec: has_replica(lake, document, spec),
         since=question.since,
-        running=lambda: _running_elsewhere(document, question, environ),
-        of_older_run=_tables_of_older_run(document, question.run, environ) if question.again else frozenset(),
+        of_older_run=_tables_of_older_run(document, question.run, state) if question.again else frozenset(),
     )
     work = decide(document, question.form.resolved(document.specs), question.run, seen)
-    # A poll of selected tables has no result for the others.
-    record = None if question.form.is_some else _record(document, seen, work)
-    if record is not None or next_poll != known:
-        _keep(lake, document, stored, record, next_poll)
+    is_whole = not question.form.is_some  # a poll of selected tables has no result for the others
+
+    def polled(before: PipelineState) -> PipelineState:
+        after = _polled(document, seen, work, before) if is_whole else before
+        return replace(after, next_poll=to_json(next_poll))
+
+    if is_whole or next_poll != known:
+        try:  # the poll is for the status page and the next poll, which lists more without it
+            recorder.change(polled)
+        except RetriableError as error:
+            _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
     return work
 
 
-def _running_elsewhere(document: PipelineDocument, question: Question, environ: Mapping[str, str]) -> frozenset[str]:
-    """Tables that other runs of this pipeline load now, as their tasks reported last."""
-    try:
-        running = read_runs(open_store(environ), document.roots.lake, document.pipeline.dag_id).running
-    except ValueError:  # damaged, and rebuilt by the next load
-        return frozenset()
-    now = seconds_of(question.now) or 0.0
-    return frozenset(name for name, job in running.items() if job.is_of_another(question.run, now))
-
-
-def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[str, str]) -> frozenset[str]:
+def _tables_of_older_run(document: PipelineDocument, run: str, state: PipelineState) -> frozenset[str]:
     """Tables that an older run loaded, or failed to load; empty for the latest run.
 
     Limited to the runs that the tables' state keeps.
     """
-    try:
-        records = read_runs(open_store(environ), document.roots.lake, document.pipeline.dag_id).tables
-    except ValueError as error:
-        what = "the state of %s is damaged, and rebuilt by its next load; name the tables of %s in the trigger form: %s"
-        _LOG.warning(what, document.pipeline.dag_id, run, error)
-        return frozenset()
-    facts = [(name, fact) for name, record in records.items() for fact in record.runs if fact.airflow]
+    facts = [(name, fact) for name, record in state.tables.items() for fact in record.runs if fact.airflow]
     starts = {name: fact.started for name, fact in facts if fact.airflow[0] == run}
     newest = max(starts.values(), default=0.0)
     superseded = any(fact.airflow[0] != run and fact.started > newest for _, fact in facts)
@@ -386,42 +378,19 @@ def _tables_of_older_run(document: PipelineDocument, run: str, environ: Mapping[
     return reloaded
 
 
-def _record(document: PipelineDocument, seen: PipelineListing, work: PipelineWork) -> polls.PollRecord:
-    taken = {name: seconds_of(hint.looked_at) for name, hint in seen.hints.tables.items()}
-    return polls.PollRecord(
-        polled=seconds_of(seen.looked_at) or 0.0,
-        files={name: seen.polls[name].files for name in document.pipeline.tables},
-        waiting=frozenset({*work.initial, *work.increments, *work.held}),
-        held_by=work.held,
-        taken={name: moment for name, moment in taken.items() if moment is not None},
+def _polled(
+    document: PipelineDocument, seen: PipelineListing, work: PipelineWork, before: PipelineState
+) -> PipelineState:
+    """With the polls of all tables of the pipeline, and of no other."""
+    polled, waiting = seconds_of(seen.looked_at) or 0.0, {*work.initial, *work.increments, *work.held}
+    records = {name: replace(one, poll=None) for name, one in before.tables.items() if one.poll is not None}
+    for spec in document.specs:
+        table, found = spec.table, seen.polls[spec.table]
         # The landing folder is missing, and the row does not say what this means.
-        missing=frozenset(
-            spec.table
-            for spec in document.specs
-            if seen.polls[spec.table].missing and spec.options.get("missing_folder", "report") == "report"
-        ),
-    )
-
-
-def _keep(
-    lake: Storage,
-    document: PipelineDocument,
-    stored: polls.StoredPolls,
-    record: polls.PollRecord | None,
-    next_poll: NextPoll,
-) -> None:
-    """Store the poll, for the status page and the next poll, which lists more without it: a failed write must not fail
-    the run.
-    """
-
-    def change(before: PollDocument) -> PollDocument:
-        after = before if record is None else polls.after(before, record)
-        return replace(after, next_poll=to_json(next_poll))
-
-    try:
-        polls.keep(lake, document.roots.lake, document.pipeline.dag_id, stored, change)
-    except RetriableError as error:
-        _LOG.warning("the poll of %s could not be stored: %s", document.pipeline.dag_id, error)
+        missing = found.missing and spec.options.get("missing_folder", "report") == "report"
+        poll = TablePoll(polled=polled, files=found.files, held_by=work.held.get(table, ()), missing=missing)
+        records[table] = before.record(table).polled(poll, waits=table in waiting)
+    return before.with_records(records)
 
 
 def folders_of(document: PipelineDocument) -> dict[str, LandingFolder]:

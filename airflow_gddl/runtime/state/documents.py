@@ -1,185 +1,129 @@
-"""The objects that hold the state: small, in `lake/_gddl/state`, read without knowing any table's folder.
+"""What is remembered of a pipeline: one object, `lake/_gddl/state/<pipeline>.json`.
 
-    <pipeline>.runs.json    a `TableRecord` for each of its tables, by the tasks that load
-    <pipeline>.poll.json    a `TablePoll` for each of its tables, and what its next poll begins with, by its sensor
-    by-hand.runs.json       what `gddl run` did
-
-Each normally has one writer; if two conflict, a conditional put makes the second one read again. If they are lost, runs
-are read again from their records, and the next poll lists everything.
+Its sensor, its loads and `gddl_watch` write it; if two conflict, a conditional put makes the second one read again.
+`by-hand.json` has what `gddl run` did. If one is lost, the next writer makes it again from the records of runs; without
+hints, every table with files counts as having work, and the job finds that there is none.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.runtime.state.table_runs import RunFact, TableRecord
-from airflow_gddl.runtime.state.table_status import RunningJob, TablePoll
-from airflow_gddl.stores import Storage, read_if_there, update_object
+import msgspec
 
-Kind = Literal["runs", "poll"]
+from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.runtime.state.table_runs import ENCODER, TableHint, TableRecord
+
 BY_HAND = "by-hand"
-FORMAT = 1
-# Values are stored in this order, so that new fields go last.
-_FIELDS = tuple(field.name for field in fields(TableRecord))
-_POLL_FIELDS = tuple(field.name for field in fields(TablePoll) if field.name != "polled")
+SUFFIX = ".json"
+_ENDS, _ENDS_WITH_EVENTS = 8, 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsDocument:
-    """State of a pipeline's runs. Moments are seconds since the epoch.
+class StageEnd:
+    """How a task of a run ended its stage.
 
     Attributes:
+        stage, run: what ended.
+        max_tries: Airflow's limit of the task instance's tries. Clearing the instance raises it, a retry does not.
+        events: extras of the asset events that it sent, by table; lost when Airflow never heard that it succeeded.
+    """
+
+    stage: str
+    run: str
+    max_tries: int
+    events: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineState:
+    """What is remembered of a pipeline.
+
+    Attributes:
+        ended: stages (`initial`, `increments`) that were done with all their tables, the newest first; the events of
+            the newest two of a stage alone.
         notified: table to its sent alerts that have not ended.
-        running: table to the job that works on it.
-        seen: table that was never loaded to the moment at which `gddl_watch` first met it.
+        next_poll: what the next poll begins with, as JSON that only the sensor parses; empty: nothing.
+        written: when runs were last written, seconds since the epoch.
     """
 
     tables: Mapping[str, TableRecord] = field(default_factory=dict)
-    written: float = 0.0
+    ended: tuple[StageEnd, ...] = ()
     notified: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    running: Mapping[str, RunningJob] = field(default_factory=dict)
-    seen: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PollDocument:
-    """
-    Attributes:
-        polled: seconds since the epoch; 0: only selected tables were polled yet.
-        next_poll: what the next poll begins with, as JSON that only the sensor parses; empty: nothing.
-    """
-
-    polled: float = 0.0
-    tables: Mapping[str, TablePoll] = field(default_factory=dict)
     next_poll: str = ""
+    written: float = 0.0
+    format: Literal[1] = 1
+
+    @property
+    def hints(self) -> dict[str, TableHint]:
+        """Of the tables that were loaded, which therefore have a replica."""
+        return {name: record.hint for name, record in self.tables.items() if record.hint is not None}
+
+    @property
+    def pending(self) -> dict[str, Mapping[str, Any]]:
+        """Pending asset events, by table."""
+        return {name: hint.announce for name, hint in sorted(self.hints.items()) if hint.announce is not None}
+
+    def record(self, table: str) -> TableRecord:
+        """Empty where nothing is known of the table."""
+        return self.tables.get(table, TableRecord())
+
+    def with_records(self, records: Mapping[str, TableRecord]) -> PipelineState:
+        return replace(self, tables={**self.tables, **records})
+
+    def with_hints(self, tables: Iterable[str], **changes: Any) -> PipelineState:
+        """Copy with these fields of the hints of tables that have one."""
+        hints = self.hints
+        changed = {name: replace(hints[name], **changes) for name in tables if name in hints}
+        return self.with_records({name: replace(self.tables[name], hint=hint) for name, hint in changed.items()})
+
+    def after(self, end: StageEnd) -> PipelineState:
+        others = [one for one in self.ended if (one.stage, one.run) != (end.stage, end.run)]
+        kept = [end]
+        for one in others:
+            newer = sum(known.stage == one.stage for known in kept)
+            if newer < _ENDS:
+                kept.append(one if newer < _ENDS_WITH_EVENTS else replace(one, events={}))
+        return replace(self, ended=tuple(kept))
+
+    def end_of(self, stage: str, run: str) -> StageEnd | None:
+        """Null when this run did not end the stage, or long ago."""
+        return next((one for one in self.ended if (one.stage, one.run) == (stage, run)), None)
+
+    def reopened(self, stage: str, run: str, tables: Iterable[str]) -> PipelineState:
+        """Without the note that this run has loaded these tables, so that it loads them again."""
+        known = self.hints
+        loaded = [name for name in tables if name in known and known[name].run == run]
+        ended = tuple(one for one in self.ended if (one.stage, one.run) != (stage, run))
+        return replace(self.with_hints(loaded, run=""), ended=ended)
 
 
 def folder(lake: str) -> str:
     return join(lake, STATE, "state")
 
 
-def place(lake: str, pipeline: str, kind: Kind) -> str:
-    return join(folder(lake), f"{pipeline}.{kind}.json")
+def place(lake: str, pipeline: str) -> str:
+    return join(folder(lake), f"{pipeline}{SUFFIX}")
 
 
-def encode_runs(document: RunsDocument) -> bytes:
-    # Not through the codec, for speed: there may be ten thousand.
-    tables = {name: [getattr(record, field) for field in _FIELDS] for name, record in sorted(document.tables.items())}
-    notified = dict(sorted(document.notified.items()))
-    data = {"format": FORMAT, "written": document.written, "tables": tables, "notified": notified}
-    running = {name: [job.since, job.until, job.run] for name, job in sorted(document.running.items())}
-    return _bytes({**data, "running": running, "seen": dict(sorted(document.seen.items()))})
+def encode(state: PipelineState) -> bytes:
+    return ENCODER.encode(state)
 
 
-def decode_runs(data: bytes) -> RunsDocument:
-    """
+def decode(data: bytes) -> PipelineState:
+    """Fields unknown here are ignored.
+
     Raises:
         ValueError: damaged, or of another format.
     """
-    given = _parsed(data)
+    return msgspec.json.decode(data, type=PipelineState)
+
+
+def decode_or_none(data: bytes | None) -> PipelineState | None:
+    """None: there is none, or it is damaged."""
     try:
-        tables = {str(name): _to_record(values) for name, values in given["tables"].items()}
-        notified = {str(name): tuple(codes) for name, codes in given["notified"].items()}
-        running = {
-            str(name): RunningJob(float(since), float(until), str(run))
-            for name, (since, until, run) in given["running"].items()
-        }
-        seen = {str(name): float(moment) for name, moment in given["seen"].items()}
-        return RunsDocument(
-            tables=tables, written=float(given["written"]), notified=notified, running=running, seen=seen
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"damaged: {error!r}") from error
-
-
-def read_runs(store: Storage, lake: str, pipeline: str) -> RunsDocument:
-    """Empty where there is none.
-
-    Raises:
-        RetriableError: `STORAGE_BUSY`.
-        ValueError: it is damaged.
-    """
-    data = read_if_there(store, place(lake, pipeline, "runs"))
-    return RunsDocument() if data is None else decode_runs(data)
-
-
-def encode_poll(document: PollDocument) -> bytes:
-    tables = {name: [getattr(poll, field) for field in _POLL_FIELDS] for name, poll in sorted(document.tables.items())}
-    return _bytes({"format": FORMAT, "looked": document.polled, "tables": tables, "next_poll": document.next_poll})
-
-
-def decode_poll(data: bytes) -> PollDocument:
-    """
-    Raises:
-        ValueError: damaged, or of another format.
-    """
-    given = _parsed(data)
-    try:
-        polled = float(given["looked"])
-        tables = {str(name): _to_poll(polled, values) for name, values in given["tables"].items()}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"damaged: {error!r}") from error
-    return PollDocument(polled=polled, tables=tables, next_poll=str(given["next_poll"]))
-
-
-def update_runs(
-    store: Storage, path: str, change: Callable[[RunsDocument], RunsDocument], lost: Callable[[], RunsDocument]
-) -> RunsDocument:
-    """Change the object at `path`, with concurrent writers.
-
-    Args:
-        lost: initial value when there is none, or a damaged one.
-
-    Raises:
-        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
-    """
-    return update_object(store, path, lambda data: change(_decoded(data) or lost()), encode_runs)
-
-
-def _decoded(data: bytes | None) -> RunsDocument | None:
-    """Null: there is none, or it is damaged."""
-    try:
-        return None if data is None else decode_runs(data)
+        return None if data is None else decode(data)
     except ValueError:
         return None
-
-
-def end_running(store: Storage, path: str, run: str) -> None:
-    """Remove the jobs of an Airflow run that was stopped, so that other runs load their tables again.
-
-    Raises:
-        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
-    """
-
-    def ended(document: RunsDocument) -> RunsDocument:
-        return replace(document, running={name: job for name, job in document.running.items() if job.run != run})
-
-    if store.stat(path) is not None:
-        update_runs(store, path, ended, RunsDocument)
-
-
-def _to_record(values: list[Any]) -> TableRecord:
-    # Older lists are shorter: missing values have their defaults. A later release may store more values.
-    known = dict(zip(_FIELDS, values, strict=False))
-    return TableRecord(**{**known, "newest": RunFact(*known["newest"]) if known["newest"] is not None else None})
-
-
-def _to_poll(polled: float, values: list[Any]) -> TablePoll:
-    # As in `_to_record`; a later release may store more values.
-    known = dict(zip(_POLL_FIELDS, values, strict=False))
-    return TablePoll(polled=polled, **{**known, "held_by": tuple(known["held_by"])})
-
-
-def _bytes(data: Mapping[str, Any]) -> bytes:
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _parsed(data: bytes) -> dict[str, Any]:
-    given = json.loads(data)
-    if not isinstance(given, dict) or given.get("format") != FORMAT:
-        raise ValueError("not a state document of this version")
-    return given

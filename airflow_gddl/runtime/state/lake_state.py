@@ -11,30 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from airflow_gddl.contract.completeness import HeartbeatFacts
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.runtime.state.documents import (
-    BY_HAND,
-    PollDocument,
-    RunsDocument,
-    decode_poll,
-    decode_runs,
-    folder,
-    place,
-)
+from airflow_gddl.runtime.state.documents import BY_HAND, SUFFIX, PipelineState, decode, folder, place
 from airflow_gddl.runtime.state.table_runs import TableRecord, merged
-from airflow_gddl.runtime.state.table_status import (
-    MOST_QUARANTINED,
-    Knowledge,
-    RunningJob,
-    TablePoll,
-    TableStatus,
-    heartbeat_of,
-    judge,
-)
+from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, Knowledge, TableStatus, heartbeat_of, judge
 from airflow_gddl.runtime.table_directory import TableRow
 from airflow_gddl.stores import StoredObject, open_store, read_if_there
 
 _AT_ONCE = 16
-_RUNS, _POLL = ".runs.json", ".poll.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +27,11 @@ class Trouble:
 
     Attributes:
         pipeline: pipeline of the object; None: all tables are affected.
-        runs: it holds what is known of runs; false: of polls alone.
     """
 
     what: str
     since: float | None
     pipeline: str | None = None
-    runs: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,27 +40,29 @@ class LakeState:
 
     Attributes:
         notified_by: pipeline to its sent alerts.
-        running: table to the job that loads it; it may have ended unreported.
-        seen: table to when a sensor or `gddl_watch` first saw it, seconds since the epoch.
         homes: table to the pipeline that ran it last, without manual runs.
         empty: no state was written yet, or it was lost.
         read: when it was read, seconds since the epoch.
     """
 
     records: Mapping[str, TableRecord] = field(default_factory=dict)
-    polls: Mapping[str, TablePoll] = field(default_factory=dict)
     notified_by: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
-    running: Mapping[str, RunningJob] = field(default_factory=dict)
-    seen: Mapping[str, float] = field(default_factory=dict)
     homes: Mapping[str, str] = field(default_factory=dict)
     troubles: tuple[Trouble, ...] = ()
     empty: bool = False
     read: float = 0.0
 
+    def record(self, table: str) -> TableRecord:
+        """Empty where nothing is known of the table."""
+        return self.records.get(table, TableRecord())
+
+    def with_records(self, records: Mapping[str, TableRecord]) -> LakeState:
+        return replace(self, records={**self.records, **records})
+
     def is_unread(self, row: TableRow) -> bool:
         """Whether what is stored of a table's runs, or a part of it, could not be read."""
         pipelines = (None, row.dag_id, BY_HAND)
-        return any(trouble.runs and trouble.pipeline in pipelines for trouble in self.troubles)
+        return any(trouble.pipeline in pipelines for trouble in self.troubles)
 
 
 @dataclass
@@ -95,7 +78,7 @@ class StateReader:
     lake: str
     clock: Callable[[], float]
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    _kept: dict[str, tuple[str, RunsDocument | PollDocument]] = field(default_factory=dict)
+    _kept: dict[str, tuple[str, PipelineState]] = field(default_factory=dict)
     _last: LakeState | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -122,7 +105,7 @@ class StateReader:
 
     def _fresh(self, now: float) -> LakeState:
         store, root = open_store(self.environ), folder(self.lake)
-        objects = [item for item in store.list(root) if item.name.endswith((_RUNS, _POLL)) and "/" not in item.name]
+        objects = [item for item in store.list(root) if item.name.endswith(SUFFIX) and "/" not in item.name]
         changed = [item for item in objects if self._kept.get(item.name, ("",))[0] != item.etag]
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             contents = list(pool.map(lambda item: read_if_there(store, item.path), changed))
@@ -131,21 +114,19 @@ class StateReader:
         ]
         here = {item.name for item in objects}
         self._kept = {name: kept for name, kept in self._kept.items() if name in here}
-        made = combined({name: document for name, (_, document) in self._kept.items()})
-        return replace(made, troubles=tuple(troubles), empty=not any(n.endswith(_RUNS) for n in here), read=now)
+        made = combined({name.removesuffix(SUFFIX): state for name, (_, state) in self._kept.items()})
+        return replace(made, troubles=tuple(troubles), empty=not here, read=now)
 
     def _take(self, item: StoredObject, data: bytes | None) -> Trouble | None:
         if data is None:
             return None
         try:
-            document = decode_runs(data) if item.name.endswith(_RUNS) else decode_poll(data)
+            self._kept[item.name] = (item.etag, decode(data))
         except ValueError as error:
-            _, kept = self._kept.get(item.name, ("", None))
-            since = kept.polled if isinstance(kept, PollDocument) else kept.written if kept else None
+            kept = self._kept.get(item.name)
             what = f"{item.name} is damaged ({error}); the pipeline's next load rebuilds it from the runs"
-            pipeline = item.name.removesuffix(_RUNS).removesuffix(_POLL)
-            return Trouble(what=what, since=since, pipeline=pipeline, runs=item.name.endswith(_RUNS))
-        self._kept[item.name] = (item.etag, document)
+            since = None if kept is None else kept[1].written
+            return Trouble(what=what, since=since, pipeline=item.name.removesuffix(SUFFIX))
         return None
 
 
@@ -157,54 +138,25 @@ def read_pipeline(lake: str, names: Sequence[str], environ: Mapping[str, str] = 
         ValueError: one is damaged.
     """
     store = open_store(environ)
-    documents: dict[str, RunsDocument | PollDocument] = {}
+    states: dict[str, PipelineState] = {}
     for name in names:
         with suppress(FileNotFoundError):
-            documents[f"{name}{_RUNS}"] = decode_runs(store.read(place(lake, name, "runs")))
-        with suppress(FileNotFoundError):
-            documents[f"{name}{_POLL}"] = decode_poll(store.read(place(lake, name, "poll")))
-    return combined(documents)
+            states[name] = decode(store.read(place(lake, name)))
+    return combined(states)
 
 
-def combined(documents: Mapping[str, RunsDocument | PollDocument]) -> LakeState:
-    """Merge documents: a table that moved between pipelines, or was run manually, is in several.
-
-    Args:
-        documents: by the names of their objects.
-    """
+def combined(states: Mapping[str, PipelineState]) -> LakeState:
+    """Merge states of pipelines: a table that moved between pipelines, or was run manually, is in several."""
     records: dict[str, TableRecord] = {}
-    polls: dict[str, TablePoll] = {}
-    notified_by: dict[str, Mapping[str, tuple[str, ...]]] = {}
-    running: dict[str, RunningJob] = {}
-    seen: dict[str, float] = {}
-    for object_name, document in documents.items():
-        if isinstance(document, PollDocument):
-            for name, poll in document.tables.items():
-                if name not in polls or poll.polled > polls[name].polled:
-                    polls[name] = poll
-                seen[name] = min(poll.first, seen.get(name, poll.first))
-            continue
-        notified_by[object_name.removesuffix(_RUNS)] = document.notified
-        for name, record in document.tables.items():
-            records[name] = merged(records[name], record) if name in records else record
-        for name, job in document.running.items():
-            running[name] = max(job, running.get(name, job), key=lambda one: one.until)
-        for name, moment in document.seen.items():
-            seen[name] = min(moment, seen.get(name, moment))
-    return LakeState(
-        records=records, polls=polls, notified_by=notified_by, running=running, seen=seen, homes=_homes(documents)
-    )
-
-
-def _homes(documents: Mapping[str, RunsDocument | PollDocument]) -> dict[str, str]:
     newest: dict[str, tuple[float, str]] = {}
-    for object_name, document in documents.items():
-        pipeline = object_name.removesuffix(_RUNS)
-        if isinstance(document, PollDocument) or pipeline == BY_HAND:
-            continue
-        for name, record in document.tables.items():
-            newest[name] = max(newest.get(name, (0.0, "")), (record.started or 0.0, pipeline))
-    return {name: pipeline for name, (_, pipeline) in newest.items()}
+    for pipeline, state in states.items():
+        for name, record in state.tables.items():
+            records[name] = merged(records[name], record) if name in records else record
+            if pipeline != BY_HAND:
+                newest[name] = max(newest.get(name, (0.0, "")), (record.started or 0.0, pipeline))
+    notified_by = {pipeline: state.notified for pipeline, state in states.items()}
+    homes = {name: pipeline for name, (_, pipeline) in newest.items()}
+    return LakeState(records=records, notified_by=notified_by, homes=homes)
 
 
 def table_statuses(
@@ -215,10 +167,7 @@ def table_statuses(
     for row in rows:
         name = row.table
         of_it = Knowledge(
-            record=known.records.get(name, TableRecord()),
-            poll=known.polls.get(name),
-            running=known.running.get(name),
-            seen=known.seen.get(name),
+            record=known.record(name),
             heartbeat=_heartbeat(row, known),
             unread=known.is_unread(row),
             quarantine_rate=quarantine_rate,
@@ -231,5 +180,5 @@ def table_statuses(
 
 def _heartbeat(row: TableRow, known: LakeState) -> HeartbeatFacts | None:
     """Of the row's source, as far as the heartbeat table was ever loaded."""
-    record = known.records.get(row.heartbeat or "")
-    return None if record is None else heartbeat_of(record, known.polls.get(row.heartbeat or ""))
+    record = known.record(row.heartbeat or "")
+    return heartbeat_of(record) if record.has_run else None

@@ -1,4 +1,4 @@
-"""Writes a task's or command's runs: the records of runs, and the state of its tables.
+"""Writes what is remembered of runs: their records, and the state of their pipeline.
 
 The job writes `<time>-<run id>.json` in `lake/_gddl/runs/<schema>/<name>` when a table is done, a JobResult each;
 `stores.lake_files` archives old ones. Concurrent readers, and readers after a crash, see each run once.
@@ -11,11 +11,11 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.codec import from_json_or_none, to_json
@@ -24,10 +24,9 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, join, record_name, tells_of_load
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.state.documents import RunsDocument, place, update_runs
-from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableRecord, latest, newest_of
-from airflow_gddl.runtime.state.table_status import RunningJob
-from airflow_gddl.stores import Storage, lake_files, open_store, read_if_there
+from airflow_gddl.runtime.state.documents import PipelineState, StageEnd, decode_or_none, encode, place
+from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, RunningJob, TableHint, TableRecord, latest, newest_of
+from airflow_gddl.stores import Storage, lake_files, open_store, read_if_there, update_object
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST
 
 _AT_ONCE = 16
@@ -169,35 +168,34 @@ def rebuild(
         records = records_of(roots, tables, clock(), environ)
         all_records |= records
         if write:
-            path = place(roots.lake, pipeline, "runs")
-            update_runs(open_store(environ), path, _with(records, clock()), RunsDocument)
+            StateRecorder(roots, pipeline, (), clock, environ).change(partial(_rebuilt, records))
     return all_records
 
 
-def _with(records: Mapping[str, TableRecord], now: float) -> Callable[[RunsDocument], RunsDocument]:
+def _rebuilt(records: Mapping[str, TableRecord], before: PipelineState) -> PipelineState:
     """Facts that run records lack are kept: an idle run leaves no record, and only the newest runs are read."""
+    return before.with_records({name: _kept(record, before.record(name)) for name, record in records.items()})
 
-    def change(before: RunsDocument) -> RunsDocument:
-        made = {}
-        for name, record in records.items():
-            known = before.tables.get(name, TableRecord())
-            looked = max(record, known, key=lambda one: one.waiting_at or 0.0)
-            made[name] = replace(
-                record,
-                complete=latest(record.complete, known.complete),
-                maintained=known.maintained,
-                changed_since=known.changed_since,
-                changing_runs=known.changing_runs,
-                verified=known.verified,
-                missing_from=known.missing_from,
-                waiting_since=looked.waiting_since,
-                waiting_at=looked.waiting_at,
-                detected=newest_of(record.detected, known.detected),
-                settled=newest_of(record.settled, known.settled),
-            )
-        return replace(before, tables={**before.tables, **made}, written=now)
 
-    return change
+def _kept(record: TableRecord, known: TableRecord) -> TableRecord:
+    looked = max(record, known, key=lambda one: one.waiting_at or 0.0)
+    return replace(
+        record,
+        complete=latest(record.complete, known.complete),
+        maintained=known.maintained,
+        changed_since=known.changed_since,
+        changing_runs=known.changing_runs,
+        verified=known.verified,
+        missing_from=known.missing_from,
+        waiting_since=looked.waiting_since,
+        waiting_at=looked.waiting_at,
+        detected=newest_of(record.detected, known.detected),
+        settled=newest_of(record.settled, known.settled),
+        poll=known.poll,
+        running=known.running,
+        seen=known.seen,
+        hint=known.hint,
+    )
 
 
 _LOG = logging.getLogger(__name__)
@@ -208,13 +206,20 @@ RENEWED_EVERY = 60.0
 _COMPACTED_AT_ONCE = 10
 
 
-Change = Callable[[TableRecord], TableRecord]
+_COLLECTED = 10_000
+"""Results that are kept at most while the store does not answer."""
+
+Change = Callable[[PipelineState], PipelineState]
+RecordChange = Callable[[TableRecord], TableRecord]
 T = TypeVar("T")
 
 
 @dataclass
 class StateRecorder:
-    """Records the results of consecutive jobs. Errors are logged, so that they never fail a load.
+    """Records the results of consecutive jobs in the state of their pipeline, while others may change it.
+
+    Results are collected for some seconds. Errors of their writes are logged, so that they never fail a load, and the
+    next write tries again.
 
     Attributes:
         pipeline: name of the object to write.
@@ -230,18 +235,44 @@ class StateRecorder:
     clock: Callable[[], float] = time.time
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     run: str = ""
-    _waiting: list[tuple[str, Change]] = field(default_factory=list)
+    _known: PipelineState | None = None
+    _read: tuple[PipelineState, str | None] | None = None
+    _waiting: list[tuple[str, RecordChange]] = field(default_factory=list)
     _written: float = 0.0
     _running: dict[str, RunningJob] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
     _renewed: float = 0.0
 
-    def take(self, result: JobResult, airflow: tuple[str, ...] = (), *, whole: bool = True) -> JobResult:
+    @property
+    def known(self) -> PipelineState:
+        """The state as this recorder read or wrote it last.
+
+        Raises:
+            RetriableError: `LAKE_UNREADABLE`, `STORAGE_BUSY`.
+        """
+        if self._known is None:
+            data, tag = None, None
+            with suppress(FileNotFoundError):
+                data, tag = open_store(self.environ).read_tagged(self._path)
+            self._known = self._decoded(data)
+            self._read = self._known, tag
+        return self._known
+
+    def take(
+        self,
+        result: JobResult,
+        airflow: tuple[str, ...] = (),
+        *,
+        whole: bool = True,
+        hint: TableHint | None = None,
+        event: Mapping[str, Any] | None = None,
+    ) -> JobResult:
         """
         Args:
             airflow: Airflow's run id and task id, and the job's page where it has one; empty where Airflow did not
                 start the run. The same run may be passed again; the last values count.
             whole: it loaded everything that had landed; a replay of the quarantine does not.
+            hint, event: see `TableRecord.loaded`.
 
         Returns:
             the stored result.
@@ -250,7 +281,11 @@ class StateRecorder:
         result = recorded(self.roots, result, now, self.environ)
         self._running.pop(result.table, None)
         self._ended.add(result.table)
-        self._waiting.append((result.table, lambda before: before.after(result, now, airflow, whole=whole)))
+
+        def with_run(before: TableRecord) -> TableRecord:
+            return before.after(result, now, airflow, whole=whole).loaded(hint, event)
+
+        self._waiting = [*self._waiting[-_COLLECTED:], (result.table, with_run)]
         if now - self._written >= WRITE_EVERY and self._written:
             self.flush()
         self._written = self._written or now
@@ -278,7 +313,17 @@ class StateRecorder:
         }
         self._ended -= self._running.keys()
         self._renewed = now
-        return _logged(self.pipeline, lambda: self._write((), leave)) or frozenset()
+        left: set[str] = set()
+
+        def without_left(before: PipelineState) -> PipelineState:
+            jobs = {name: job for name in leave if (job := before.record(name).running) is not None}
+            left.update(name for name, job in jobs.items() if job.is_of_another(self.run, now))
+            for name in left:
+                self._running.pop(name, None)
+            return before
+
+        written = _logged(self.pipeline, lambda: self.change(without_left))
+        return frozenset() if written is None else frozenset(left)
 
     def renew(self) -> None:
         """Report that the job is still running; at most once a minute."""
@@ -290,52 +335,99 @@ class StateRecorder:
         changed = bool(self._running)
         self._ended |= self._running.keys()
         self._running = {}
-        if changed and not self._waiting:
-            _logged(self.pipeline, lambda: self._write(()))
-        self.flush()
+        if changed or self._waiting:
+            _logged(self.pipeline, self.change)
 
     def flush(self) -> None:
         """Write the collected results."""
-        if not self._waiting:
-            return
-        taken, self._waiting = self._waiting, []
-        self._written = self.clock()
-        _logged(self.pipeline, lambda: self._write(taken))
+        if self._waiting:
+            _logged(self.pipeline, self.change)
 
-    def _write(self, taken: Sequence[tuple[str, Change]], leave: Collection[str] = ()) -> frozenset[str]:
-        skipped: set[str] = set()
+    def take_events(self, *tables: str, end: StageEnd | None = None) -> dict[str, Mapping[str, Any]]:
+        """Take the pending asset events of these tables, or of all, to send them; by table.
 
-        def with_taken(before: RunsDocument) -> RunsDocument:
-            now = self.clock()
-            skipped.update(
-                name for name, job in before.running.items() if name in leave and job.is_of_another(self.run, now)
-            )
-            for name in skipped:
-                self._running.pop(name, None)
-            tables = dict(before.tables)
-            for table, with_run in taken:
-                tables[table] = with_run(tables.get(table, TableRecord()))
-            others = {name: job for name, job in before.running.items() if job.until > now and name not in self._ended}
-            return replace(before, tables=tables, written=now, running={**others, **self._running})
+        Args:
+            end: of the stage whose events these are. A retry of a finished stage sends the events of the try before it
+                again: Airflow takes them from a task that succeeds.
 
-        after = self.change(with_taken)
-        many = [name for name, record in after.tables.items() if record.loose > LOOSE_AT_MOST][:_COMPACTED_AT_ONCE]
-        loose = {name: compact(open_store(self.environ), self.roots, name) for name in many}
-        if loose:
-            self.change(lambda document: _left(document, loose))
-        return frozenset(skipped)
+        Raises:
+            RetriableError: as `change`.
+        """
+        events: dict[str, Mapping[str, Any]] = {}
 
-    def change(self, change: Callable[[RunsDocument], RunsDocument]) -> RunsDocument:
-        """Change the stored state, and return the new one; unlike the others, this raises errors.
+        def without(before: PipelineState) -> PipelineState:
+            sent = None if end is None else before.end_of(end.stage, end.run)
+            pending = {name: event for name, event in before.pending.items() if name in tables or not tables}
+            events.clear()
+            events.update({**(sent.events if sent is not None else {}), **pending})
+            after = before.with_hints(pending, announce=None)
+            return after if end is None else after.after(replace(end, events=dict(events)))
+
+        if end is not None or not tables or self._waiting or self.known.pending.keys() & tables:
+            self.change(without)
+        return events
+
+    def change(self, change: Change = lambda before: before) -> PipelineState:
+        """Write the collected results and this change, and return the new state; unlike the others, this raises errors.
 
         Raises:
             RetriableError: `LAKE_UNREADABLE`, `STORAGE_BUSY`, `STATE_CONTENDED`.
         """
+        waiting, self._written = tuple(self._waiting), self.clock()
 
-        def lost() -> RunsDocument:
-            return RunsDocument(tables=records_of(self.roots, self.tables, self.clock(), self.environ))
+        def changed(before: PipelineState) -> PipelineState:
+            tables = dict(before.tables)
+            for table, with_run in waiting:
+                tables[table] = with_run(tables.get(table, TableRecord()))
+            after = change(replace(before, tables=tables, written=self._written))
+            jobs = {name: self._running.get(name) for name in {*self._running, *self._ended}}
+            return after.with_records({name: replace(after.record(name), running=job) for name, job in jobs.items()})
 
-        return update_runs(open_store(self.environ), place(self.roots.lake, self.pipeline, "runs"), change, lost)
+        self._known = self._update(changed)
+        self._waiting = self._waiting[len(waiting) :]
+        many = [name for name, one in self._known.tables.items() if one.loose > LOOSE_AT_MOST][:_COMPACTED_AT_ONCE]
+        loose = {name: compact(open_store(self.environ), self.roots, name) for name in many}
+        if loose:
+            self._known = self._update(partial(_left, loose))
+        return self._known
+
+    def _update(self, change: Change) -> PipelineState:
+        """The first change is tried on what was read, without reading it again."""
+        store, read = open_store(self.environ), self._read
+        self._read = None
+        if read is not None:
+            after = change(read[0])
+            if store.swap_once(self._path, encode(after), read[1]):
+                return after
+        return update_object(store, self._path, lambda data: change(self._decoded(data)), encode)
+
+    @property
+    def _path(self) -> str:
+        return place(self.roots.lake, self.pipeline)
+
+    def _decoded(self, data: bytes | None) -> PipelineState:
+        state = decode_or_none(data)
+        if state is None:
+            if data is not None:
+                _LOG.warning("the state of %s is damaged, and rebuilt from the records of its runs", self.pipeline)
+            return PipelineState(tables=records_of(self.roots, self.tables, self.clock(), self.environ))
+        return state
+
+
+def end_running(store: Storage, lake: str, pipeline: str, run: str) -> None:
+    """Remove the jobs of an Airflow run that was stopped, so that other runs load their tables again.
+
+    Raises:
+        RetriableError: `STORAGE_BUSY`, or `STATE_CONTENDED`.
+    """
+
+    def ended(data: bytes | None) -> PipelineState:
+        state = decode_or_none(data) or PipelineState()
+        mine = {name: record for name, record in state.tables.items() if record.running and record.running.run == run}
+        return state.with_records({name: replace(record, running=None) for name, record in mine.items()})
+
+    if store.stat(place(lake, pipeline)) is not None:
+        update_object(store, place(lake, pipeline), ended, encode)
 
 
 def recorded(roots: Roots, result: JobResult, now: float, environ: Mapping[str, str]) -> JobResult:
@@ -350,9 +442,8 @@ def recorded(roots: Roots, result: JobResult, now: float, environ: Mapping[str, 
     return made
 
 
-def _left(document: RunsDocument, loose_by_table: dict[str, int]) -> RunsDocument:
-    changed = {name: replace(document.tables[name], loose=loose) for name, loose in loose_by_table.items()}
-    return replace(document, tables={**document.tables, **changed})
+def _left(loose: Mapping[str, int], before: PipelineState) -> PipelineState:
+    return before.with_records({name: replace(before.record(name), loose=number) for name, number in loose.items()})
 
 
 def _logged(what: str, call: Callable[[], T]) -> T | None:

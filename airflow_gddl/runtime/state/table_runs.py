@@ -1,16 +1,18 @@
-"""Facts of a run and of a table's last runs: a bounded digest of the records in `lake/_gddl/runs`.
+"""What is remembered of a table: its last runs, as a bounded digest of the records in `lake/_gddl/runs`, its last poll,
+and its last load in Airflow.
 
 Moments are seconds since the epoch: short in JSON, and fast to compare.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import msgspec
 
 from airflow_gddl.contract.basics import LOADS
 from airflow_gddl.contract.codes import (
@@ -47,15 +49,21 @@ def latest(*moments: float | None) -> float | None:
     return max((moment for moment in moments if moment is not None), default=None)
 
 
+def earliest(*moments: float | None) -> float | None:
+    """The least value that is not null; null when all are."""
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
 KEPT_RUNS = 14
+ENCODER = msgspec.json.Encoder(enc_hook=str, order="deterministic")
+"""Codes are a subclass of `str`, which msgspec does not encode by itself."""
 _LONGEST_TEXT = 500
 _WARNED = tuple(ENDINGS)
 """Warnings that hold until an action ends them."""
 
 
 class RunFact(NamedTuple):
-    """One run of one table that changed something or failed; stored as the list of its values, so that new fields go
-    last, with a default.
+    """One run of one table that changed something or failed; stored as the list of its values.
 
     Attributes:
         started: seconds since the epoch.
@@ -135,12 +143,95 @@ def fact_of(result: JobResult, now: float, airflow: tuple[str, ...] = ()) -> Run
 
 
 @dataclass(frozen=True, kw_only=True)
+class TablePoll:
+    """Poll of a table by a sensor.
+
+    Attributes:
+        polled: seconds since the epoch, before the listing.
+        files: data files in the landing folder.
+        waiting: how many of them are not loaded; at least 1 while a file or the row is new or changed.
+        since: first poll that found pending files; null when nothing is pending.
+        clear: newest poll that found nothing pending in a folder that was there; None: none yet.
+        held_by: dependencies that it waits for.
+        missing: its landing folder is missing, though the row does not say that this is an empty table.
+    """
+
+    polled: float
+    files: int = 0
+    waiting: int = 0
+    since: float | None = None
+    clear: float | None = None
+    held_by: tuple[str, ...] = ()
+    missing: bool = False
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job that works on a table, seconds since the epoch.
+
+    Attributes:
+        since: when it began.
+        until: when the job expires unless it is reported again.
+        run: Airflow's id of the run; empty where Airflow did not start it.
+    """
+
+    since: float
+    until: float
+    run: str = ""
+
+    def is_of_another(self, run: str, now: float) -> bool:
+        """Whether another run than this one of the same pipeline works on the table."""
+        return self.until > now and self.run not in ("", run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableHint:
+    """Last load of a table in Airflow. Only a hint: the job's ledger is authoritative.
+
+    Attributes:
+        mark: of the files and the row that were loaded, see `tables_with_work.mark`; empty: the next run has
+            work in any case.
+        looked_at: ISO 8601 UTC: every file that existed by then is loaded.
+        run: Airflow's id of the run that loaded it; empty: none, since a user cleared that one.
+        announce: extra of the asset event that is still to be sent; null when there is none.
+    """
+
+    mark: str
+    looked_at: str
+    run: str
+    announce: Mapping[str, Any] | None = None
+
+
+def extra_of(result: JobResult) -> Mapping[str, Any] | None:
+    """Extra of a result's asset event; None: the run changed nothing."""
+    if result.status != "succeeded" or result.version is None:
+        return None
+    expectations = {one.name: {"checked": one.checked, "failed": one.failed} for one in result.expectations}
+    return {
+        **({"expectations": expectations} if expectations else {}),
+        "rows": result.main.rows,
+        "inserted": result.main.inserted,
+        "updated": result.main.updated,
+        "deleted": result.main.deleted,
+        "changes": result.changes_written,
+        "quarantined": result.quarantined,
+        "version": result.version,
+        "commit_ts": result.freshness.commit_ts,
+        "lag_seconds": result.freshness.lag_seconds,
+        "complete_until": result.freshness.complete_until,
+        "waiting_since": result.freshness.waiting_since,
+        "mode": result.mode,
+        "gddl_run_id": result.run_id,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableRecord:
-    """Facts from the runs of a table. Moments are seconds since the epoch; None: never, or not known.
+    """What is remembered of a table. Moments are seconds since the epoch; None: never, or not known.
 
     Attributes:
         newest: the newest run; null before any.
-        older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is parsed only when needed, since a
+        older: the runs before it, `KEPT_RUNS` - 1 at most, newest last: JSON that is decoded only when needed, since a
             list of ten thousand tables shows few of them.
         quarantined: rows and files in quarantine: as last counted, and those of failed runs since.
         counted, counted_files: rows and files, and files alone, that were in quarantine when a run or an erasure last
@@ -161,6 +252,10 @@ class TableRecord:
         lost: what the newest run that missed the landing folder says of it; empty: none did.
         waiting_since, waiting_at: when the oldest landed of what is there and not applied (None: all is), and the start
             of the newest run that said so.
+        poll: by its pipeline's sensor.
+        running: the job that loads it, as last reported; it may have ended unreported.
+        seen: when a sensor or `gddl_watch` first saw the table.
+        hint: of its last load; None: it was never loaded, or that is not known.
     """
 
     newest: RunFact | None = None
@@ -187,11 +282,21 @@ class TableRecord:
     lost: str = ""
     waiting_since: float | None = None
     waiting_at: float | None = None
+    poll: TablePoll | None = None
+    running: RunningJob | None = None
+    seen: float | None = None
+    hint: TableHint | None = None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a run is known."""
+        return self.newest is not None or self.complete is not None
 
     @property
     def runs(self) -> tuple[RunFact, ...]:
         """Newest last."""
-        return (*(RunFact(*run) for run in json.loads(self.older)), self.newest) if self.newest is not None else ()
+        older: tuple[RunFact, ...] = msgspec.json.decode(self.older, type=tuple[RunFact, ...])
+        return (*older, self.newest) if self.newest is not None else ()
 
     @property
     def started(self) -> float | None:
@@ -214,15 +319,51 @@ class TableRecord:
             return False
         return newest.started > (self.complete or 0) and newest.started >= self.detected.get(FOLDER_MISSING, -math.inf)
 
+    def polled(self, poll: TablePoll, *, waits: bool) -> TableRecord:
+        """Copy after a poll. The number of pending files, and since when, follows from earlier polls and the last load.
+
+        Args:
+            waits: whether files or the row are pending.
+        """
+        before, taken = self.poll, None if self.hint is None else seconds_of(self.hint.looked_at)
+        clear = None if before is None else before.clear
+        if waits:
+            # The files pending at the previous poll were loaded since: this is new work.
+            same = before is not None and before.since is not None and (taken is None or taken < before.since)
+            loaded = 0 if before is None or taken is None else before.files - (before.waiting if same else 0)
+            since = before.since if same and before is not None else poll.polled
+            poll = replace(poll, waiting=max(1, poll.files - loaded), since=since)
+        elif not poll.missing:
+            clear = poll.polled
+        return replace(self, poll=replace(poll, clear=clear), seen=earliest(self.seen, poll.polled))
+
+    def loaded(self, hint: TableHint | None, event: Mapping[str, Any] | None) -> TableRecord:
+        """Copy after a load in Airflow; a pending event is kept if this load has none.
+
+        A cleared task of an older run never overwrites what a later poll found.
+
+        Args:
+            hint: None: none of its files was loaded.
+            event: see `TableHint.announce`.
+        """
+        before = self.hint
+        hint = hint or before
+        if hint is None:
+            return self
+        if before is not None and before.looked_at > hint.looked_at:
+            hint = replace(hint, mark=before.mark, looked_at=before.looked_at)
+        if event is None and before is not None:
+            event = before.announce
+        return replace(self, hint=replace(hint, announce=event))
+
     def with_runs(self, runs: Iterable[RunFact]) -> TableRecord:
         """Copy with these runs instead of its own, limited to the newest `KEPT_RUNS`."""
         kept = sorted(runs, key=lambda run: run.started)[-KEPT_RUNS:]
-        older = json.dumps(kept[:-1], ensure_ascii=False, separators=(",", ":"))
         since = -math.inf if self.counted_at is None else self.counted_at
         return replace(
             self,
             newest=kept[-1] if kept else None,
-            older=older,
+            older=ENCODER.encode(kept[:-1]).decode(),
             quarantined=(self.counted or 0) + sum(run.quarantined for run in kept if run.started > since),
             late_ignored=sum(run.late_ignored for run in kept),
         )
@@ -399,13 +540,17 @@ def merged(one: TableRecord, other: TableRecord) -> TableRecord:
         counted_files=quarantine.counted_files,
         counted_at=quarantine.counted_at,
         maintained=latest(one.maintained, other.maintained),
-        changed_since=min(filter(None, (one.changed_since, other.changed_since)), default=None),
+        changed_since=earliest(one.changed_since, other.changed_since),
         changing_runs=one.changing_runs + other.changing_runs,
         verified=latest(one.verified, other.verified),
-        missing_from=min(filter(None, (one.missing_from, other.missing_from)), default=None),
+        missing_from=earliest(one.missing_from, other.missing_from),
         detected=newest_of(one.detected, other.detected),
         settled=newest_of(one.settled, other.settled),
         waiting_since=looked.waiting_since,
         waiting_at=looked.waiting_at,
         lost=max(one, other, key=lambda record: _since(record.detected.get(FOLDER_MISSING))).lost,
+        poll=max(filter(None, (one.poll, other.poll)), key=lambda poll: poll.polled, default=None),
+        running=max(filter(None, (one.running, other.running)), key=lambda job: job.until, default=None),
+        seen=earliest(one.seen, other.seen),
+        hint=max(filter(None, (one.hint, other.hint)), key=lambda hint: hint.looked_at, default=None),
     ).with_runs({run.key: run for run in (*one.runs, *other.runs)}.values())

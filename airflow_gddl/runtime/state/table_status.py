@@ -47,56 +47,12 @@ MAINTENANCE_RUNS, MAINTENANCE_SECONDS = 100, 14 * 86_400.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablePoll:
-    """Poll of a table by a sensor.
-
-    Attributes:
-        polled: seconds since the epoch.
-        files: data files in the landing folder.
-        waiting: how many of them are not loaded; at least 1 while a file or the row is new or changed.
-        since: first poll that found pending files; null when nothing is pending.
-        clear: newest poll that found nothing pending in a folder that was there; None: none yet.
-        held_by: dependencies that it waits for.
-        first: when a sensor first saw the table.
-        missing: its landing folder is missing, though the row does not say that this is an empty table.
-    """
-
-    polled: float
-    first: float
-    files: int = 0
-    waiting: int = 0
-    since: float | None = None
-    clear: float | None = None
-    held_by: tuple[str, ...] = ()
-    missing: bool = False
-
-
-@dataclass(frozen=True)
-class RunningJob:
-    """A job that works on a table, seconds since the epoch.
-
-    Attributes:
-        since: when it began.
-        until: when the job expires unless it is reported again.
-        run: Airflow's id of the run; empty where Airflow did not start it.
-    """
-
-    since: float
-    until: float
-    run: str = ""
-
-    def is_of_another(self, run: str, now: float) -> bool:
-        """Whether another run than this one of the same pipeline works on the table."""
-        return self.until > now and self.run not in ("", run)
-
-
-@dataclass(frozen=True, kw_only=True)
 class TableStatus:
     """A table with what is known of it, and what that means now. Moments are seconds since the epoch, lengths seconds;
     None: never, or not known.
 
     Attributes:
-        record, poll: facts of its runs, empty before any, and its last poll.
+        record: what is remembered of it; empty before any run and poll.
         state: the most urgent of what holds.
         last_state: for an invalid row, the state from its runs and polls; else as `state`.
         late: exceeds the row's `freshness`, also while it fails; never while its first load is due. Or its source's log
@@ -115,7 +71,6 @@ class TableStatus:
 
     row: TableRow
     record: TableRecord
-    poll: TablePoll | None
     state: State
     last_state: State
     late: bool = False
@@ -136,16 +91,11 @@ class Knowledge:
     Attributes:
         unread: what is stored of its runs can't be read, so that nothing is known where `record` is empty.
         quarantine_rate: the share of its rows, or of the newest run's, that may be in quarantine, 0 to 1.
-        record: facts of its runs; empty before any.
-        running: the job that loads it, as last reported.
-        seen: when a sensor or `gddl_watch` first saw the table, seconds since the epoch.
+        record: what is remembered of it; empty before any run and poll.
         heartbeat: of the table's source; None: it has none, or nothing is known of it.
     """
 
     record: TableRecord = field(default_factory=TableRecord)
-    poll: TablePoll | None = None
-    running: RunningJob | None = None
-    seen: float | None = None
     heartbeat: HeartbeatFacts | None = None
     unread: bool = False
     quarantine_rate: float = MOST_QUARANTINED
@@ -153,22 +103,21 @@ class Knowledge:
 
 def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     """The state of a table at `now`."""
-    record, poll = known.record, known.poll
+    record, poll = known.record, known.record.poll
     # The last poll found pending files, and no run has loaded them since.
     waiting = poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
-    as_of = None if record.succeeded is None else _applied(record, record.commit, _clear(poll))
+    as_of = None if record.succeeded is None else _applied(record, record.commit, _clear(record))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
     stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
-    late = stopped or (overdue and not _is_in_grace(row, record, known, now))
-    running = known.running.since if known.running is not None and known.running.until > now else None
+    late = stopped or (overdue and not _is_in_grace(row, record, now))
+    running = record.running.since if record.running is not None and record.running.until > now else None
     attention = _attention(known, now, stopped=stopped) if row.enabled else ()
     state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
     state = "unknown" if row.enabled and known.unread and record.started is None else state
     return TableStatus(
         row=row,
         record=record,
-        poll=poll,
         state="broken_row" if row.problems else state,
         last_state=state,
         late=late,
@@ -185,9 +134,9 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
     )
 
 
-def heartbeat_of(record: TableRecord, poll: TablePoll | None) -> HeartbeatFacts:
+def heartbeat_of(record: TableRecord) -> HeartbeatFacts:
     """What the runs and the poll of a heartbeat table say."""
-    return HeartbeatFacts(commit=record.commit, loaded=record.succeeded, as_of=_applied(record, _clear(poll)))
+    return HeartbeatFacts(commit=record.commit, loaded=record.succeeded, as_of=_applied(record, _clear(record)))
 
 
 def _applied(record: TableRecord, *moments: float | None) -> float | None:
@@ -207,20 +156,20 @@ def what_to_do(code: str, table: str) -> str:
     return f"{codes.of(code).means}; {of_code(code, table)}"
 
 
-def _is_lost(record: TableRecord, poll: TablePoll | None) -> bool:
+def _is_lost(record: TableRecord) -> bool:
     """Whether the newest of runs and polls missed the landing folder, whether or not the table was ever loaded."""
     looked = latest(record.detected.get(FOLDER_MISSING), record.settled.get(FOLDER_MISSING))
-    if poll is None or (looked is not None and looked > poll.polled):
+    if record.poll is None or (looked is not None and looked > record.poll.polled):
         return record.holds(FOLDER_MISSING)
-    return poll.missing
+    return record.poll.missing
 
 
-def _clear(poll: TablePoll | None) -> float | None:
+def _clear(record: TableRecord) -> float | None:
     """The last poll that found nothing to load in a folder that was there."""
-    return None if poll is None else poll.clear
+    return None if record.poll is None else record.poll.clear
 
 
-def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: float) -> bool:
+def _is_in_grace(row: TableRow, record: TableRecord, now: float) -> bool:
     """Whether nothing was loaded yet, and the first load is not overdue.
 
     The period begins when the table is first seen. Where that was not stored, as without Airflow, the newest run or
@@ -228,9 +177,9 @@ def _is_in_grace(row: TableRow, record: TableRecord, known: Knowledge, now: floa
     """
     if record.succeeded is not None:
         return False
-    known_since = known.seen
+    known_since = record.seen
     if known_since is None:
-        known_since = latest(record.complete, record.started, None if known.poll is None else known.poll.polled)
+        known_since = latest(record.complete, record.started, None if record.poll is None else record.poll.polled)
     return known_since is None or now - known_since <= (row.grace or 0)
 
 
@@ -249,10 +198,10 @@ def attention_of(result: JobResult, now: float, quarantine_rate: float) -> tuple
 
 
 def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
-    record, poll = known.record, known.poll
+    record = known.record
     codes = {code for code in NEEDS_ATTENTION if code != FILE_UNREADABLE and record.holds(code)}
     holds = {
-        FOLDER_MISSING: _is_lost(record, poll),
+        FOLDER_MISSING: _is_lost(record),
         **{code: record.holds(code) for code in (VERIFY_DIFFERENT, SOURCE_DIFFERENT)},
         FILE_UNREADABLE: record.counted_files > 0,
         QUARANTINE_RATE: has_many_quarantined(record, known.quarantine_rate),
