@@ -51,6 +51,7 @@ from spark_jobs.plan.planned_batch import (
     GenerationFloor,
     PlannedFile,
     TableState,
+    Truncate,
     floors_of,
     is_small,
 )
@@ -62,6 +63,7 @@ from spark_jobs.plan.waiting_files import Discovery, LandingRange
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.rewrite import Rewrite, plan_archive
+from spark_jobs.rules.truncates import kept_truncates, restamped
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import Engine
@@ -517,10 +519,22 @@ def _ingest_all(work: _Reload, outcome: RunTotals) -> tuple[TableSchema | None, 
                 continue
             commit(table, append(table, delivered))
         _require_settled(work, [path for path, row in ledger.all_entries().items() if not row.fingerprint])
-        ledger.commit(_empty_commit(work, replace(ledger.state, batch=ledger.state.batch + 1)))
+        sealed = replace(ledger.state, batch=ledger.state.batch + 1, truncates=_truncates(work, ledger.state))
+        ledger.commit(_empty_commit(work, sealed))
     if ledger.state.keys is None:
         return None, ledger
     return plan_batch(work.run.dialect, (), context.stored_columns(), ledger.state).table_schema, ledger
+
+
+def _truncates(work: _Reload, fresh: TableState) -> tuple[Truncate, ...]:
+    """Truncates of the files; where stored changes stay, also those of files that are gone, as the ledger has them."""
+    live, before = work.live, work.ledger.state
+    if work.plan.archives:
+        return restamped(fresh.truncates, work.plan, ())
+    has_changes = bool(fresh.truncates) and live.tables.exists(live.layout.changes)
+    stored = live.stored.recorded_files() if has_changes else ()
+    gone = before.truncates if before.sequence_by == fresh.sequence_by else ()
+    return kept_truncates(restamped(fresh.truncates, work.plan, stored), gone, history=work.run.spec.history)
 
 
 def _require_loads(work: _Reload, delivered: Batch) -> None:

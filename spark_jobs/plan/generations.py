@@ -97,6 +97,7 @@ class RecordedFile:
     Attributes:
         applied_at: when the newest batch with rows of it was planned, ISO 8601 UTC.
         batch: greatest number of a batch with rows of it.
+        read_by: id of the newest batch that has read it; `position`: of one of its rows there.
         rows: how many there are.
         min_sequence, max_sequence: JSON form; null for full-load rows.
         max_commit_ts: newest commit time, ISO 8601 UTC; null for full-load rows, and where no change has one.
@@ -106,6 +107,8 @@ class RecordedFile:
     generation: int
     applied_at: str
     batch: int = 0
+    read_by: str = ""
+    position: int = 0
     rows: int = 0
     max_sequence: str | None = None
     min_sequence: str | None = None

@@ -26,7 +26,7 @@ from spark_jobs.rules.carried import carried, chosen, has_column, lists, replace
 from spark_jobs.rules.errors_table import Entry, entries, overlaid, text_of
 from spark_jobs.rules.evaluate import recomputed
 from spark_jobs.rules.order import OrderedEvents, deleted_by, file_places, gddl_fields, of_rows, ordered, with_gddl
-from spark_jobs.rules.positions import FILE_BITS, are_replayed, replayed_position, row_in_file
+from spark_jobs.rules.positions import are_replayed, position_in_refresh, replayed_position, row_in_file
 from spark_jobs.rules.redelivery import new_changes
 
 FIRST, FORCED, HAS_FORCED, LOWEST, LOWEST_FORCED, REPLACES_ROW, BEGINS_AGAIN, COLUMNS_BEFORE_DELETE = (
@@ -341,17 +341,17 @@ def newest_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Tabl
     return net_changes(of_newest_generation(happened, schema, swept), schema, partial=schema.partial)
 
 
-# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
-_BATCH_BITS, _FILE_BITS = 47, 33
 _NUMBER = f"{GDDL}__number"
 
 
 def restamped(changes: pa.Table, batch_id: str, planned_at: str) -> pa.Table:
-    """Changes of bounded batches stamped as of the refresh; positions keep the order in which they arrived."""
+    """Changes of bounded batches stamped as of the refresh; positions keep the order in which they arrived.
+
+    So are their truncates: see `truncates.restamped`.
+    """
     gddl = gddl_fields(changes)
-    batch = pc.shift_left(gddl["batch_id"].cast(pa.int64()), _BATCH_BITS)
-    file = pc.shift_left(pc.shift_right(gddl["position"], FILE_BITS), _FILE_BITS)
-    positions = pc.add(pc.add(batch, file), row_in_file(gddl))
+    batch, position = np.asarray(gddl["batch_id"].cast(pa.int64())), np.asarray(gddl["position"])
+    positions = pa.array(position_in_refresh(batch, position), pa.int64())
     again = are_replayed(gddl)
     if again.any():
         rows = row_in_file(gddl).filter(pa.array(again)).to_pylist()

@@ -591,12 +591,14 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
     names = ("applied_at", "batch_id", "sequence")
     latest, newest, highest = (_greatest(file, sortable(fields[name])) for name in names)
     last = _greatest(file, sortable(fields["commit_ts"]))
+    read_by, positions = readings(fields)
+    read = _greatest(file, [read_by])
     lowest = _least(file, sortable(fields["sequence"]))
     columns = [fields["source_file"].take(latest), fields["generation"].take(latest), fields["applied_at"].take(latest),
-               fields["batch_id"].take(newest),
+               fields["batch_id"].take(newest), read_by.take(read), positions.take(read),
                pa.array(np.unique(file, return_counts=True)[1]), fields["sequence"].take(highest),
                fields["sequence"].take(lowest), fields["commit_ts"].take(last)]  # fmt: skip
-    for path, generation, applied_at, batch_id, count, greatest, least, time in zip(
+    for path, generation, applied_at, batch_id, reader, position, count, greatest, least, time in zip(
         *(c.to_pylist() for c in columns), strict=True
     ):
         yield RecordedFile(
@@ -604,6 +606,8 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
             generation=generation,
             applied_at=applied_at.isoformat(),
             batch=number_of(batch_id),
+            read_by=reader,
+            position=position,
             rows=count,
             max_sequence=None if greatest is None else write(greatest),
             min_sequence=None if least is None else write(least),

@@ -7,12 +7,16 @@ read its file takes the place of the ordinal.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_jobs.plan.planned_batch import number_of
 from spark_jobs.rules.arrays import changes, numbered, row_codes, shared_codes
+
+_Numbers = TypeVar("_Numbers", int, np.ndarray)
 
 FILE_BITS = 40
 """Bits of a position below the ordinal of the file."""
@@ -21,6 +25,8 @@ ROW_MASK = (1 << _ROW_BITS) - 1
 """Bits of a position that hold the row in its file."""
 _IN_FILE = (1 << FILE_BITS) - 1
 _MOST_RUNS = (1 << (FILE_BITS - _ROW_BITS)) - 1
+# A refresh packs the number of its bounded batch into the position too: 16 bits, then 14 for the file, 33 for the row.
+_BATCH_IN_REFRESH, _FILE_IN_REFRESH = 47, 33
 _REPLAYED, _OF_REFRESH, _MOST_BATCHES = -(1 << 63), 1 << 62, (1 << 22) - 1
 _LAST = ((1 << 63) - 1) & ~_IN_FILE
 
@@ -77,6 +83,19 @@ def replayed_position(batch_id: str, position: int) -> int:
     of_refresh = _OF_REFRESH if batch_id.endswith("r") else 0
     batch = min(number_of(batch_id), _MOST_BATCHES) << FILE_BITS
     return _REPLAYED + of_refresh + batch + (position & _IN_FILE)
+
+
+def position_in_refresh(batch: _Numbers, position: _Numbers) -> _Numbers:
+    """Position in a refresh of what one of its bounded batches has brought: the order of arrival stays."""
+    file = position >> FILE_BITS << _FILE_IN_REFRESH
+    result: _Numbers = (batch << _BATCH_IN_REFRESH) + file + (position & ROW_MASK)
+    return result
+
+
+def position_beside(batch_id: str, other: int, position: int) -> int:
+    """Position of a row in the batch that has read its file, by that of another row there, and one of any batch."""
+    bits = ROW_MASK if batch_id.endswith("r") else _IN_FILE
+    return (other & ~bits) + (position & bits)
 
 
 def are_replayed(gddl: dict[str, pa.Array]) -> np.ndarray:

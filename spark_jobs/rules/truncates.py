@@ -18,11 +18,13 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
-from spark_jobs.plan.planned_batch import Truncate
+from spark_jobs.plan.generations import RecordedFile
+from spark_jobs.plan.planned_batch import BatchPlan, Truncate, number_of
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.order import deleted_by, late_truncates, truncates_after, truncates_gddl
+from spark_jobs.rules.positions import position_beside, position_in_refresh
 from spark_jobs.rules.sweep import alive, marks, needed
 from spark_jobs.rules.texts import json_writer, utc_text
 
@@ -55,6 +57,25 @@ def unknown_truncates(known: Sequence[Truncate], delivered: Iterable[Truncate]) 
     """Truncates that delete more than the known ones do, in the order of changes."""
     latest = place_of(known[-1]) if known else None
     return tuple(sorted((one for one in delivered if latest is None or place_of(one) > latest), key=place_of))
+
+
+def restamped(truncates: Iterable[Truncate], plan: BatchPlan, stored: Iterable[RecordedFile]) -> tuple[Truncate, ...]:
+    """Truncates that bounded batches of a refresh have read, stamped as the changes among which they stand.
+
+    Args:
+        plan: of the refresh, as of which the others are stamped, see `fold.restamped`.
+        stored: files whose changes stay as the change table has them.
+    """
+    files = {(file.path, file.generation): file for file in sorted(stored, key=lambda f: (f.read_by, -f.position))}
+    return tuple(_restamped(one, plan, files.get((one.source_file, one.generation))) for one in truncates)
+
+
+def _restamped(one: Truncate, plan: BatchPlan, file: RecordedFile | None) -> Truncate:
+    if file is None:
+        position = position_in_refresh(number_of(one.batch_id), one.position)
+        return replace(one, position=position, batch_id=plan.batch_id, applied_at=plan.planned_at)
+    position = position_beside(file.read_by, file.position, one.position)
+    return replace(one, position=position, batch_id=file.read_by, applied_at=file.applied_at)
 
 
 def are_applied(spec: TableSpec, *, released: bool) -> bool:

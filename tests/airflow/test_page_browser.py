@@ -475,7 +475,7 @@ def test_a_broken_row_is_counted_found_and_explained(pages: Any) -> None:
     assert "state=broken_row" in page.url
     expect(page.get_by_text("[FIELD_UNKNOWN] shop.odd")).to_be_visible()
     page.get_by_text("1 more problem in the metadata").click()
-    expect(page.get_by_text("[FIELD_VALUE]")).to_be_visible()
+    expect(page.get_by_role("listitem").filter(has_text="[FIELD_VALUE]")).to_be_visible()
     page.get_by_role("link", name="shop.broken").click()
     page.get_by_text("The row of this table is invalid").wait_for()
     expect(page.get_by_text("[FIELD_VALUE] shop.broken freshness")).to_be_visible()

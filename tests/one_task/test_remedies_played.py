@@ -410,9 +410,6 @@ PLAYED: dict[str, Play] = {
         arrange=numbers_then_texts, by_hand=lambda shop: shop.write_row(options="{types: {v: string}}"),
         command="gddl reload --from-files", rows={0: "10", 1: "007", 2: "12", 3: "13"},
     ),
-    "OPTION_INVALID": Play(
-        arrange=loaded, asked=("reload", "--table", "s.t"), command="gddl rebuild", rows=CHANGED
-    ),
     "REBUILD_NEEDS_FILES": Play(
         arrange=masked_and_clear_again, asked=("rebuild", "--table", "s.t"), command="gddl reload --from-files",
         rows=CHANGED,
@@ -506,12 +503,12 @@ ELSEWHERE = {
 }
 """Codes whose remedy's command another test runs in their situation."""
 PARSED_ALONE = {
-    *("ADDED_COLUMN_DEFAULT", "CATALOG_CHANGE_UNSUPPORTED", "CHANGES_INCOMPATIBLE", "COLUMNS_UNKNOWN"),
-    *("CSV_EMPTY_FIELDS", "CSV_NOT_SUPPLIED", "OPTION_INVALID", "ERASED_KEY_MOVED", "FILE_TOO_LARGE", "FOREIGN_ROWS"),
+    *("ADDED_COLUMN_DEFAULT", "CATALOG_CHANGE_UNSUPPORTED", "CHANGES_INCOMPATIBLE"),
+    *("CSV_EMPTY_FIELDS", "CSV_NOT_SUPPLIED", "ERASED_KEY_MOVED", "FOREIGN_ROWS"),
     *("CUTS_UNMASKED", "KEY_TYPE", "MAINTENANCE_DUE", "REBUILD_REFUSED"),
-    *("RELOAD_UNFINISHED", "SEQUENCE_UNPARSABLE"),
+    *("APPEND_ONLY_CHANGE", "LOAD_UNREADABLE", "RELOAD_UNFINISHED"),
     *("SEQUENCE_WIDTH", "SNAPSHOT_INCOMPLETE", "SOURCE_TEXT_INVALID"),
-    *("SWEEP_PENDING", "TABLE_BUSY", "TABLE_NOT_OURS", "TEXT_NOT_UTF8", "WINDOW_DIFFERENT"),
+    *("SWEEP_PENDING", "TABLE_BUSY", "TABLE_NOT_OURS", "WINDOW_DIFFERENT"),
 }
 """Codes whose remedy's command is only known to be one that `gddl` takes (`unit/test_remedies.py`)."""
 CHANGING = re.compile(

@@ -21,7 +21,7 @@ def _recorded(sequence_type: str, rows: list[tuple[str, int, Any, int]]) -> list
     """Of changes by file, generation, sequence and minutes after noon."""
     kind = parse_type(
         f"struct<sequence:{sequence_type},source_file:string,generation:int,applied_at:timestamp,batch_id:string,"
-        "commit_ts:timestamp>"
+        "position:bigint,commit_ts:timestamp>"
     )
     changes = [
         {
@@ -31,6 +31,7 @@ def _recorded(sequence_type: str, rows: list[tuple[str, int, Any, int]]) -> list
             "applied_at": NOON + timedelta(minutes=at),
             "commit_ts": NOON - timedelta(minutes=at),
             "batch_id": f"{at:012d}",
+            "position": at,
         }
         for file, generation, sequence, at in rows
     ]
@@ -58,10 +59,14 @@ def test_recorded_file_has_its_latest_time() -> None:
     second: dict[str, Any] = {"rows": 1, "max_sequence": None}
     other: dict[str, Any] = {"rows": 1, "max_sequence": "9", "min_sequence": "9",
                              "max_commit_ts": "2024-01-01T11:57:00.000000Z"}  # fmt: skip
+
+    def read(by: int) -> dict[str, Any]:
+        return {"read_by": f"{by:012d}", "position": by}
+
     assert found == [
-        RecordedFile(path="a", generation=1, applied_at="2024-01-01T12:07:00+00:00", batch=7, **first),
-        RecordedFile(path="a", generation=2, applied_at="2024-01-01T12:01:00+00:00", batch=1, **second),
-        RecordedFile(path="b", generation=1, applied_at="2024-01-01T12:03:00+00:00", batch=3, **other),
+        RecordedFile(path="a", generation=1, applied_at="2024-01-01T12:07:00+00:00", batch=7, **read(7), **first),
+        RecordedFile(path="a", generation=2, applied_at="2024-01-01T12:01:00+00:00", batch=1, **read(1), **second),
+        RecordedFile(path="b", generation=1, applied_at="2024-01-01T12:03:00+00:00", batch=3, **read(3), **other),
     ]
 
 
