@@ -5,7 +5,7 @@ from __future__ import annotations
 import zoneinfo
 from collections.abc import Iterator, Mapping
 
-from airflow_gddl.contract.codes import COLUMN_TYPE_UNSUPPORTED, FIELD_VALUE
+from airflow_gddl.contract.codes import COLUMN_RESERVED, COLUMN_TYPE_UNSUPPORTED, FIELD_VALUE
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError, SpecProblem
 from airflow_gddl.contract.extensions import DIALECTS, DmsOptions, unescaped
@@ -70,7 +70,7 @@ def _operation_among_columns(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.dialect == "dms" and spec.mode == "changes" and isinstance(columns, (list, tuple)) and operation in columns:
         fault = "the name of the column that holds operations, which comes before these columns and is not among them"
         remedy = "give the source's column another name here, or drop it if it is no column of the source"
-        yield SpecProblem(FIELD_VALUE, ("options", "csv_columns"), str(operation), fault, remedy)
+        yield SpecProblem(COLUMN_RESERVED, ("options", "csv_columns"), str(operation), fault, remedy)
 
 
 def _types(types: object) -> Iterator[SpecProblem]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import given
-from airflow_gddl.contract.codes import FIELD_REFUSED, FIELD_VALUE
+from airflow_gddl.contract.codes import COLUMN_RESERVED, FIELD_REFUSED, FIELD_VALUE
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, documented
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features, missing_features
@@ -238,7 +238,7 @@ def _column_names(spec: TableSpec) -> Iterator[SpecProblem]:
         elif column.lower() in RESERVED_COLUMNS:
             message = "a reserved column name of the replica"
             remedy = "rename the column in the source's view or leave it out of the metadata"
-            yield SpecProblem(FIELD_VALUE, path, column, message, remedy)
+            yield SpecProblem(COLUMN_RESERVED, path, column, message, remedy)
         elif path[0] == "sequence_by" and (named := _DIRECTION.fullmatch(column)):
             message = "a column with a direction: changes are always ordered from the lowest to the highest"
             yield SpecProblem(FIELD_VALUE, path, column, message, f"write {named[1]}")

@@ -70,7 +70,7 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"partition_by": ("bucket(16, id)",)}, "FIELD_VALUE", "partition_by[0]"),
     ({"cluster_by": ("hours (at)",)}, "FIELD_VALUE", "cluster_by[0]"),
     ({"partition_by": ("c",), "columns_to_update": "c"}, "FIELD_VALUE", "partition_by[0]"),
-    ({"partition_by": ("_gddl",)}, "FIELD_VALUE", "partition_by[0]"),
+    ({"partition_by": ("_gddl",)}, "COLUMN_RESERVED", "partition_by[0]"),
     ({"keys": (), "history": True}, "FIELD_REFUSED", "history"),
     ({"keys": (), "before_image_prefix": "BI_"}, "FIELD_REFUSED", "before_image_prefix"),
     ({"keys": (), "ignore_null_updates": True}, "FIELD_REFUSED", "ignore_null_updates"),
@@ -99,12 +99,12 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
      "table_properties.delta.generationExpression"),
     ({"table_properties": {"delta.appendOnly": "true"}}, "FIELD_VALUE", "table_properties.delta.appendOnly"),
     ({"table_properties": {"location": "/etc"}}, "FIELD_VALUE", "table_properties.location"),
-    ({"columns": ("a", "_gddl")}, "FIELD_VALUE", "columns[1]"),
-    ({"sequence_by": ("_GDDL",)}, "FIELD_VALUE", "sequence_by[0]"),
-    ({"mask": {"_rescued_data": "null"}}, "FIELD_VALUE", "mask._rescued_data"),
-    ({"force_update": "_rescued_data"}, "FIELD_VALUE", "force_update"),
-    ({"options": {"csv_columns": ["id", "Op"]}}, "FIELD_VALUE", "options.csv_columns"),
-    ({"options": {"csv_columns": ["id", "o"], "op_column": "o"}}, "FIELD_VALUE", "options.csv_columns"),
+    ({"columns": ("a", "_gddl")}, "COLUMN_RESERVED", "columns[1]"),
+    ({"sequence_by": ("_GDDL",)}, "COLUMN_RESERVED", "sequence_by[0]"),
+    ({"mask": {"_rescued_data": "null"}}, "COLUMN_RESERVED", "mask._rescued_data"),
+    ({"force_update": "_rescued_data"}, "COLUMN_RESERVED", "force_update"),
+    ({"options": {"csv_columns": ["id", "Op"]}}, "COLUMN_RESERVED", "options.csv_columns"),
+    ({"options": {"csv_columns": ["id", "o"], "op_column": "o"}}, "COLUMN_RESERVED", "options.csv_columns"),
     ({"before_image_prefix": ""}, "FIELD_VALUE", "before_image_prefix"),
     ({"source": ""}, "FIELD_VALUE", "source"),
     ({"source": "a/b"}, "FIELD_VALUE", "source"),
@@ -122,8 +122,8 @@ def test_each_contradiction_is_one_problem(fields: dict[str, Any], code: str, fi
 def test_all_problems_are_told() -> None:
     found = check_table(spec(table="x", keys=("a", "A"), freshness="x", columns=("_gddl",), mask={"a": "null"}))
     assert sorted(problem.code for problem in found) == [
+        "COLUMN_RESERVED",
         "FIELD_REFUSED",
-        "FIELD_VALUE",
         "FIELD_VALUE",
         "FIELD_VALUE",
         "FIELD_VALUE",
@@ -153,7 +153,7 @@ def test_why_a_keyless_table_cannot_have_history() -> None:
 
 def test_values_are_checked_without_a_table() -> None:
     bare = spec(table="none", keys=(), history=True, freshness="x", cluster_by=("_gddl",))
-    assert sorted(problem.code for problem in check_values(bare)) == ["FIELD_VALUE", "FIELD_VALUE"]
+    assert sorted(problem.code for problem in check_values(bare)) == ["COLUMN_RESERVED", "FIELD_VALUE"]
 
 
 @pytest.mark.parametrize("table", ["a.b", "A_1.x$y#z@w-v u", "0.1", "_.x", "s." + "n" * 128, "a.b__change", "a.gddl"])

@@ -21,6 +21,12 @@ CATALOG_UNKNOWN = Code(
     Ending(COMMITS),
     when_idle=True,
 )
+COLUMN_RESERVED = Code(
+    "COLUMN_RESERVED",
+    "problem",
+    "a column has a name that the tables or the service use themselves",
+    "rename it in the source's view, or leave it out; in `csv_columns` give it another name",
+)
 CRON_STEP = Code(
     "CRON_STEP", "advice", "a cron step is as long as its field's range", "write the minute or hour itself"
 )
