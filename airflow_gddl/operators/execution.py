@@ -16,6 +16,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.codes import METADATA_OUTDATED, PIPELINE_UNKNOWN
 from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.operators.jobs import JobOperator, JobTask, PlatformRunLink
@@ -50,7 +51,6 @@ from airflow_gddl.version_compat import AirflowException, AirflowFailException, 
 
 CLAIM_WAIT_SECONDS = 90.0
 """How long a job waits for a table that another run holds."""
-_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,15 +391,10 @@ def agreed(
         return document, work
     if document.metadata_at < work.metadata_at:
         remedy = "the task is retried; if that does not help, check how metadata changes reach this machine"
-        what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(changed_rows)}"
+        what = f"the metadata on this machine is older than the metadata that the sensor used: {few(changed_rows)}"
         raise RetriableError(METADATA_OUTDATED, what, where=metadata, remedy=remedy)
-    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(changed_rows))
+    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", few(changed_rows))
     return document, by_rows(work, document.specs)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def clearings(context: Context) -> int:
