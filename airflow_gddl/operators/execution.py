@@ -199,8 +199,22 @@ class Execution:
             return
         if not isinstance(runner, RemoteRunner):
             raise TypeError(f"{type(runner).__name__} returned a run to wait for")
-        operator, handle, ends = self.operator, waiting.handle, None if kept else self.ends
+        operator, handle = self.operator, waiting.handle
         operator.log.info("run %s continues%s", handle.run, f": {handle.page}" if handle.page else "")
+        watch, limit = self._watch(document, runner, waiting, tables, kept), operator.execution_timeout
+        if watch.ends is not None:
+            limit = timedelta(seconds=max(0.0, watch.ends - time.time())) + TIME_TO_END
+        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", timeout=limit)
+
+    def _watch(
+        self,
+        document: PipelineDocument,
+        runner: RemoteRunner,
+        waiting: WaitPolicy,
+        tables: Iterable[str],
+        kept: MonitoredPipeline | None,
+    ) -> Watch:
+        """See `taken`."""
         begun = TryState(
             tables=tuple(tables),
             since=runner.since or 0,
@@ -208,8 +222,8 @@ class Execution:
             ends=self.ends,
             failed=self.failed,
         )
-        watch = Watch(
-            runner=operator.runner or document.runner,
+        return Watch(
+            runner=self.operator.runner or document.runner,
             settings=document.runner_settings,
             lake=document.roots.lake,
             aws_conn_id=document.aws_conn_id or "",
@@ -217,12 +231,8 @@ class Execution:
             run=waiting,
             begun=plain(begun),
             kept=None if kept is None else replace(kept, job=runner.attempts.submission(waiting.number).run_id),
-            ends=ends,
+            ends=None if kept else self.ends,
         )
-        limit = operator.execution_timeout
-        if ends is not None:
-            limit = timedelta(seconds=max(0.0, ends - time.time())) + TIME_TO_END
-        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", timeout=limit)
 
     def failure(self, failed: Sequence[JobResult], total: int) -> Exception:
         """What a task of `total` tables raises; it is retried unless each retry would fail with the same errors."""
