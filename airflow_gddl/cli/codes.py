@@ -9,7 +9,8 @@ import typer
 
 from airflow_gddl.cli import context, options
 from airflow_gddl.contract.codes import OPTION_INVALID, REGISTER
-from airflow_gddl.contract.errors import MetadataError, documented
+from airflow_gddl.contract.documentation import of_code
+from airflow_gddl.contract.errors import MetadataError
 
 
 def codes(
@@ -18,18 +19,16 @@ def codes(
     json: options.Json = False,
 ) -> None:
     """Print what a code means, whether a retry helps, and what to do."""
-    screen = context.of(ctx).screen
-    if code is not None and code.upper() not in REGISTER:
-        near = ", ".join(get_close_matches(code.upper(), REGISTER)) or "`gddl codes` lists all"
+    screen, name = context.of(ctx).screen, (code or "").upper()
+    if name and name not in REGISTER:
+        near = ", ".join(get_close_matches(name, REGISTER)) or "`gddl codes` lists all"
         raise MetadataError(OPTION_INVALID, f"no code is called {code!r:.80}", remedy=f"near: {near}")
-    shown = [one for name, one in sorted(REGISTER.items()) if code is None or name == code.upper()]
+    shown = [REGISTER[name]] if name else [REGISTER[one] for one in sorted(REGISTER)]
     if json:
         screen.records(
-            {"code": str(one), "kind": one.kind, "means": one.means, "remedy": one.remedy()} for one in shown
+            {"code": str(one), "kind": one.kind, "means": one.meaning, "remedy": one.remedy()} for one in shown
         )
-    elif code is None:
-        screen.table(["code", "kind", "means"], [(one, one.kind, one.means) for one in shown])
+    elif name:
+        screen.say(f"{name} ({shown[0].kind}): {shown[0].meaning}\nRemedy: {of_code(name)}")
     else:
-        for one in shown:
-            screen.say(f"{one} ({one.kind}): {one.means}")
-            screen.say(f"Remedy: {one.remedy() or one.do}\nMore: {documented('codes.md')}")
+        screen.table(["code", "kind", "means"], [(one, one.kind, one.meaning) for one in shown])

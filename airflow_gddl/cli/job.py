@@ -22,6 +22,7 @@ from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import MetadataError, documented
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.result import STARTING_SPARK, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
@@ -84,7 +85,6 @@ STYLES = {"succeeded": "green", "failed": "bold red", "skipped": "dim", "equal":
           "held": "bold red", "ok": "green", "missing": "bold red", "extra": "bold red",
           "unsettled": "yellow", "open": "dim"}  # fmt: skip
 _STATUSES: tuple[Status, ...] = ("succeeded", "skipped", "failed")
-_MOST_NAMED = 5
 _NUMBERS = {
     "batches": 6,
     "files": 3,
@@ -222,7 +222,7 @@ def _verdict_row(result: JobResult) -> list[Cell | str]:
         count(details.get("expected_rows")),
         count(source.get("source_rows")),
         count(source.get("unsettled")),
-        _names(keys),
+        few(keys),
     ]
 
 
@@ -274,7 +274,7 @@ def show_messages(say: Callable[[str, str], None], messages: Iterable[Message], 
 
 def _line(group: Group) -> str:
     text = coded(group.code, group.text) if group.code else group.text
-    line = f"{_names(group.tables)}: {text}"
+    line = f"{few(group.tables)}: {text}"
     if not group.others:
         return line
     end = "\n  " if "\n" in line else " " if line.endswith(".") else ". "
@@ -299,11 +299,6 @@ def _attention_of(cli: CliContext, result: JobResult) -> Iterator[tuple[str, str
 def coded(code: str, message: str) -> str:
     """The message with its code before it, once."""
     return message if message.startswith(f"[{code}]") else f"[{code}] {message}"
-
-
-def _names(all_names: Sequence[str]) -> str:
-    more = f" and {len(all_names) - _MOST_NAMED} more" if len(all_names) > _MOST_NAMED else ""
-    return ", ".join(all_names[:_MOST_NAMED]) + more
 
 
 @contextmanager

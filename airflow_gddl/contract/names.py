@@ -17,7 +17,7 @@ import difflib
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from string import Formatter
 from typing import Protocol
@@ -197,7 +197,6 @@ def _parts(template: str) -> list[tuple[str, str | None]]:
     return parts
 
 
-_SHOWN = 5
 # Limits of the search for a similar name, among many tables and for many unknown names.
 _SEARCHED, _COMPARED, _NEAR_LENGTH = 500, 300, 3
 
@@ -280,10 +279,13 @@ class TableNames:
         )
 
 
+def few(names: Sequence[str], most: int = 5) -> str:
+    """The first of some names for a message, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def ambiguous(name: str, candidates: Iterable[str]) -> str:
-    names = sorted(candidates)
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"{name!r} may be {', '.join(names[:_SHOWN])}{more}"
+    return f"{name!r} may be {few(sorted(candidates))}"
 
 
 def ambiguous_remedy(candidates: Iterable[str]) -> str:

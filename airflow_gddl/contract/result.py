@@ -8,14 +8,6 @@ from typing import Any, Literal
 
 from airflow_gddl.contract import codes
 from airflow_gddl.contract.codes import (
-    CATALOG_CONNECTION_MISSING,
-    CATALOG_DENIED,
-    CATALOG_NAME_INVALID,
-    CATALOG_NAME_TAKEN,
-    CATALOG_REFUSED,
-    CATALOG_TABLE_DROPPED,
-    CATALOG_UNKNOWN,
-    CATALOG_UNREACHABLE,
     KEYS_SHARED,
     RETRIED,
 )
@@ -149,21 +141,6 @@ class ResultColumn:
     type: str
     sources: tuple[str, ...] = ()
     masked: bool = False
-
-
-CATALOG_PROBLEMS = frozenset(
-    {
-        CATALOG_UNKNOWN,
-        CATALOG_CONNECTION_MISSING,
-        CATALOG_UNREACHABLE,
-        CATALOG_DENIED,
-        CATALOG_REFUSED,
-        CATALOG_NAME_INVALID,
-        CATALOG_NAME_TAKEN,
-        CATALOG_TABLE_DROPPED,
-    }
-)
-"""Codes of warnings: the data is correct, but the table's catalog entry is not."""
 
 
 @dataclass(frozen=True, kw_only=True)

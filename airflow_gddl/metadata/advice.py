@@ -12,6 +12,7 @@ from airflow_gddl.contract.codes import CRON_STEP, FIELD_UNUSED, FRESHNESS_TOO_S
 from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, SpecProblem, documented
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.metadata.cron import longest_gap
@@ -160,8 +161,7 @@ def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
 def _of_rows(loaded: LoadedMetadata, specs: Sequence[TableSpec], problem: SpecProblem) -> Problem:
     """At the row of the first table; names the others that have it, too."""
     others = [spec.table for spec in specs[1:]]
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    also = f" (also {', '.join(others[:_NAMED])}{more})" if others else ""
+    also = f" (also {few(others, _NAMED)})" if others else ""
     placed = loaded.placed(replace(problem, message=f"{problem.message}{also}"), specs[0].table)
     return replace(placed, value="")
 

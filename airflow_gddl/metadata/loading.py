@@ -11,7 +11,7 @@ from typing import Any
 from airflow_gddl.contract.codes import FIELD_VALUE, FILE_NOT_READ, TABLE_AMBIGUOUS
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
-from airflow_gddl.contract.names import TableNames, ambiguous, ambiguous_remedy
+from airflow_gddl.contract.names import TableNames, ambiguous, ambiguous_remedy, few
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata import files
@@ -21,8 +21,6 @@ from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_na
 from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import read_settings
 from airflow_gddl.metadata.sources import Source, check_rows
-
-_NAMED = 5
 
 
 def resolve(
@@ -67,9 +65,8 @@ def cyclic(specs: Sequence[TableSpec]) -> dict[str, SpecProblem]:
         if len(cycle) == 1 and cycle[0] not in edges[cycle[0]]:
             continue
         members = sorted(cycle)
-        others = ", ".join(members[:_NAMED]) + (f" and {len(members) - _NAMED} more" if len(members) > _NAMED else "")
         for table in members:
-            message = f"a cycle of {len(members)}: {others}"
+            message = f"a cycle of {len(members)}: {few(members)}"
             remedy = "break the cycle: remove one of these depends_on"
             problems[table] = SpecProblem(FIELD_VALUE, ("depends_on",), list(edges[table]), message, remedy)
     return problems

@@ -16,6 +16,7 @@ from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
 from airflow_gddl.contract.codes import METADATA_OUTDATED, PIPELINE_UNKNOWN
 from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.operators.jobs import JobOperator, JobTask, PlatformRunLink
@@ -51,7 +52,6 @@ from airflow_gddl.version_compat import AirflowException, AirflowFailException, 
 
 CLAIM_WAIT_SECONDS = 90.0
 """How long a job waits for a table that another run holds."""
-_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,8 +200,22 @@ class Execution:
             return
         if not isinstance(runner, RemoteRunner):
             raise TypeError(f"{type(runner).__name__} returned a run to wait for")
-        operator, handle, ends = self.operator, waiting.handle, None if kept else self.ends
+        operator, handle = self.operator, waiting.handle
         operator.log.info("run %s continues%s", handle.run, f": {handle.page}" if handle.page else "")
+        watch, limit = self._watch(document, runner, waiting, tables, kept), operator.execution_timeout
+        if watch.ends is not None:
+            limit = timedelta(seconds=max(0.0, watch.ends - time.time())) + TIME_TO_END
+        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", timeout=limit)
+
+    def _watch(
+        self,
+        document: PipelineDocument,
+        runner: RemoteRunner,
+        waiting: WaitPolicy,
+        tables: Iterable[str],
+        kept: MonitoredPipeline | None,
+    ) -> Watch:
+        """See `taken`."""
         begun = TryState(
             tables=tuple(tables),
             since=runner.since or 0,
@@ -209,8 +223,8 @@ class Execution:
             ends=self.ends,
             failed=self.failed,
         )
-        watch = Watch(
-            runner=operator.runner or document.runner,
+        return Watch(
+            runner=self.operator.runner or document.runner,
             settings=document.runner_settings,
             lake=document.roots.lake,
             aws_conn_id=document.aws_conn_id or "",
@@ -218,12 +232,8 @@ class Execution:
             run=waiting,
             begun=plain(begun),
             kept=None if kept is None else replace(kept, job=runner.attempts.submission(waiting.number).run_id),
-            ends=ends,
+            ends=None if kept else self.ends,
         )
-        limit = operator.execution_timeout
-        if ends is not None:
-            limit = timedelta(seconds=max(0.0, ends - time.time())) + TIME_TO_END
-        operator.defer(trigger=GddlRunTrigger(watch=plain(watch)), method_name="resumed", timeout=limit)
 
     def failure(self, failed: Sequence[JobResult], total: int) -> Exception:
         """What a task of `total` tables raises; it is retried unless each retry would fail with the same errors."""
@@ -392,15 +402,10 @@ def agreed(
         return document, work
     if document.metadata_at < work.metadata_at:
         remedy = "the task is retried; if that does not help, check how metadata changes reach this machine"
-        what = f"the metadata on this machine is older than the metadata that the sensor used: {_named(changed_rows)}"
+        what = f"the metadata on this machine is older than the metadata that the sensor used: {few(changed_rows)}"
         raise RetriableError(METADATA_OUTDATED, what, where=metadata, remedy=remedy)
-    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", _named(changed_rows))
+    log.warning("the metadata changed after the sensor ran; the newer rows are used: %s", few(changed_rows))
     return document, by_rows(work, document.specs)
-
-
-def _named(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
 
 
 def clearings(context: Context) -> int:

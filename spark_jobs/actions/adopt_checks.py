@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from airflow_gddl.contract.codes import ADOPT_REFUSED, FILES_CHANGED
 from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.table_run import TableRun
@@ -18,8 +19,6 @@ from spark_jobs.tables.places import DeclinedError
 from spark_jobs.tables.replayed_log import DamagedLogError, ReplayedLog, replayed
 from spark_jobs.tables.snapshots import BESIDE_SPARK, require_known
 from spark_jobs.tables.table_context import TableContext
-
-NAMED = 5
 
 
 def require_possible(run: TableRun) -> None:
@@ -157,12 +156,6 @@ def require_keys(spec: TableSpec, figures: BaselineFigures, shared: SharedKeys, 
 def named(paths: Sequence[str]) -> str:
     """Names of a few files for a message."""
     return few([path.rpartition("/")[2] for path in paths])
-
-
-def few(names: Sequence[str]) -> str:
-    """The first of some names for a message, and how many more there are."""
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def files_gone(run: TableRun, error: FileNotFoundError) -> RetriableError:

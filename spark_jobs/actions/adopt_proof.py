@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from airflow_gddl.contract.codes import ADOPT_NOT_PROVED
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.actions.adopt_checks import few
 from spark_jobs.actions.landed_changes import LandedChanges, is_delete
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.dialects.protocol import Dialect

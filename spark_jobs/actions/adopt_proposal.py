@@ -12,10 +12,10 @@ from airflow_gddl.contract.actions import Adopt
 from airflow_gddl.contract.codes import ADOPT_ERASED, ADOPT_NO_SEQUENCE, ADOPT_REFUSED
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.actions.adopt_checks import (
-    few,
     log_of,
     named,
     require_columns,

@@ -20,6 +20,7 @@ from airflow_gddl.contract.codes import (
 )
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.actions.verify_against import verify_against
@@ -225,8 +226,7 @@ def _not_by_windows(run: TableRun) -> RunWarning:
 def _wrong_windows(spec: TableSpec, wrong: Sequence[Window]) -> FatalError:
     """The windows in which something is missing, and the commands that bring it."""
     shown = [f"{one.start} ({one.missing} missing, {one.different} different, {one.extra} extra)" for one in wrong]
-    more = f" and {len(shown) - _WINDOWS_NAMED} more" if len(shown) > _WINDOWS_NAMED else ""
-    what = f"windows differ from the source: {', '.join(shown[:_WINDOWS_NAMED])}{more}"
+    what = f"windows differ from the source: {few(shown, _WINDOWS_NAMED)}"
     remedy = (
         f"put the files of these times back into landing, then `gddl run --table {spec.table}`; where they are lost, "
         f"`gddl verify --table {spec.table}`, then `gddl resync --differences --table {spec.table}`"

@@ -24,6 +24,7 @@ from airflow_gddl.contract.codes import WORKER_DIED
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.features import with_properties
 from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.names import few
 from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
@@ -171,8 +172,7 @@ def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
         if not any(sign in text for sign in DEAD_WORKER) or task is None or int(task[1]) >= len(tasks):
             raise
         paths = list(dict.fromkeys(tasks[int(task[1])]))
-        more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-        what = f"processes died (out of memory?) that read {', '.join(paths[:3])}{more}"
+        what = f"processes died (out of memory?) that read {few(paths, 3)}"
         remedy = "give the table a larger tier, or deliver the file in smaller ones"
         raise RetriableError(WORKER_DIED, what, where=paths[0], remedy=remedy) from error
 

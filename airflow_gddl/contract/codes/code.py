@@ -63,7 +63,11 @@ class Code(str):
     def __reduce__(self) -> tuple[object, ...]:
         return str, (str(self),)
 
+    @property
+    def meaning(self) -> str:
+        """What it says, without links."""
+        return _LINK.sub(r"\1", self.means)
+
     def remedy(self, table: str = "T") -> str:
         """The remedy without links; its commands name this table. Empty where the message alone says it."""
-        text = "" if self.do in _NONE else _LINK.sub(r"\1", self.do)
-        return _TABLE.sub(f"--table {table}", text)
+        return "" if self.do in _NONE else _TABLE.sub(f"--table {table}", _LINK.sub(r"\1", self.do))

@@ -153,7 +153,7 @@ def text_of_code(one: TableStatus, code: str) -> str:
 
 def what_to_do(code: str, table: str) -> str:
     """What a code means for a table, and what to do about it."""
-    return f"{codes.of(code).means}; {of_code(code, table)}"
+    return f"{codes.of(code).meaning}; {of_code(code, table)}"
 
 
 def _is_lost(record: TableRecord) -> bool:
