@@ -25,7 +25,7 @@ from workload import Folders, Workload
 
 from airflow_gddl.contract.result import TableTasks
 from airflow_gddl.stores import Storage
-from spark_jobs.features.iceberg.publishing import IcebergPublisher
+from spark_jobs.rooms.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.iceberg_metadata import MetadataVersions
 
 _FILES = 4

@@ -35,11 +35,11 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.dialects.dms import DmsDialect
 from spark_jobs.job.table_job import run_guarded
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import BatchLimits, next_batch
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.rooms.dialects.dms import DmsDialect
 from tests.harness.landed import committed
 from tests.harness.s3_server import Bucket, serving
 

@@ -23,10 +23,9 @@ from measuring import print_figures
 
 PACKAGES = ("airflow_gddl", "spark_jobs")
 ROOMS = (
-    "airflow_gddl/runners/*/", "airflow_gddl/onboarding/", "airflow_gddl/simulate/", "airflow_gddl/capacity/",
-    "airflow_gddl/eject/", "airflow_gddl/page/", "airflow_gddl/bundle.py",
-    "spark_jobs/sources/*/", "spark_jobs/features/*",
-    "spark_jobs/actions/*.py", "spark_jobs/catalogs/*_catalog.py", "spark_jobs/dialects/*/",
+    "airflow_gddl/runners/*/", "airflow_gddl/tools/*",
+    "spark_jobs/rooms/sources/*/", "spark_jobs/rooms/features/*",
+    "spark_jobs/rooms/actions/*.py", "spark_jobs/rooms/catalogs/*_catalog.py", "spark_jobs/rooms/dialects/*/",
 )  # fmt: skip
 """Patterns of folders and modules that sockets find by name."""
 IMPORTS = {"job": "spark_jobs.main", "row": "spark_jobs.pipeline", "dag": "airflow_gddl.dags.factory"}

@@ -22,8 +22,8 @@ from onboard_source import SCHEMA, SourceTable, counts, dump, fill, land, postgr
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.metadata.loading import LoadedMetadata, load
 from airflow_gddl.runners.child import stoppable
-from airflow_gddl.simulate.simulator import Simulator
-from airflow_gddl.simulate.table import differences, read_replica
+from airflow_gddl.tools.simulate.simulator import Simulator
+from airflow_gddl.tools.simulate.table import differences, read_replica
 from airflow_gddl.topology.pipelines import arrange, pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs

@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_gddl.simulate.simulator import Simulator, prepare
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape
+from airflow_gddl.tools.simulate.simulator import Simulator, prepare
+from airflow_gddl.tools.simulate.spec import SimulateSpec, TableShape
 
 SCHEMA = "shop"
 LEAST_ROWS, MOST_ROWS = 200, 2_000

@@ -197,8 +197,8 @@ def _client(lake: Lake) -> tuple[Any, dict[str, str]]:
     from airflow.utils.db import initdb  # noqa: PLC0415 - as said above
     from fastapi.testclient import TestClient  # noqa: PLC0415 - as said above
 
-    from airflow_gddl.page.app import build_app  # noqa: PLC0415 - as said above
-    from airflow_gddl.page.responses import PageSource  # noqa: PLC0415 - as said above
+    from airflow_gddl.tools.page.app import build_app  # noqa: PLC0415 - as said above
+    from airflow_gddl.tools.page.responses import PageSource  # noqa: PLC0415 - as said above
 
     with contextlib.redirect_stdout(io.StringIO()):
         initdb()

@@ -22,8 +22,8 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.runners.child import Stopped, stoppable
 from airflow_gddl.runtime.state.recording import read_records
-from airflow_gddl.simulate.simulation import DemoSource, Ending, SourceOptions, verify
-from airflow_gddl.simulate.table import differences, read_replica
+from airflow_gddl.tools.simulate.simulation import DemoSource, Ending, SourceOptions, verify
+from airflow_gddl.tools.simulate.table import differences, read_replica
 from airflow_gddl.topology.pipelines import pools
 from devtools.standalone.home import Home, HomeSettings, free_port
 from devtools.standalone.runs import Runs

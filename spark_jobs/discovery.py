@@ -20,12 +20,12 @@ from airflow_gddl.contract.layout import join, landing_root
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.spec import Generations, TableSpec
 from airflow_gddl.stores import Storage, StoredObject
-from spark_jobs.dialects.contents import has_content
-from spark_jobs.dialects.protocol import EVERYTHING, Dialect, Window
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest, reaching_back, time_of
 from spark_jobs.plan.planned_batch import FileEntry, LandedFile, TableState
 from spark_jobs.plan.waiting_files import Discovery, NotListed, find, with_begun, with_overtaken
+from spark_jobs.rooms.dialects.contents import has_content
+from spark_jobs.rooms.dialects.protocol import EVERYTHING, Dialect, Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

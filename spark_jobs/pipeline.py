@@ -38,10 +38,10 @@ from spark_jobs.batch.tidying import tidy
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.batch.turns import Turns, left_in_quarantine
 from spark_jobs.discovery import keep
-from spark_jobs.features import features_of
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, HeldTruncate, is_small
+from spark_jobs.rooms.features import features_of
 from spark_jobs.tables.places import LargeBatchError
 
 if TYPE_CHECKING:

@@ -28,7 +28,6 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import try_roots
 from airflow_gddl.stores.scratch import scratch
 from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, SparkLeftOut, print_step, silent
-from spark_jobs.catalogs.catalog_port import session_settings
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery import SOURCES
 from spark_jobs.job.job_logging import set_up_logging
@@ -37,6 +36,7 @@ from spark_jobs.job.run_results import ResultStore
 from spark_jobs.job.spread_spark import SparkSpread
 from spark_jobs.job.stop import Stop, end_with
 from spark_jobs.job.telemetry import MetricsPublisher, publish
+from spark_jobs.rooms.catalogs.catalog_port import session_settings
 from spark_jobs.spark.application import application_of
 from spark_jobs.spark.s3a import s3a_settings
 from spark_jobs.spark.session_settings import SessionSettings, is_on_a_cluster

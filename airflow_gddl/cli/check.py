@@ -282,7 +282,7 @@ def _unreachable(what: str, remedy: str) -> GddlError:
 
 OLDEST_AIRFLOW = (3, 0, 6)
 _STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
-_PLATFORM = "airflow_gddl.platform_check"
+_PLATFORM = "airflow_gddl.tools.platform_check"
 """The room of `--platform`."""
 
 

@@ -89,23 +89,23 @@ COMMANDS: Mapping[str, Command] = {
     "init": Command("airflow_gddl.cli.init:init", EVERYDAY, "gddl init", "tasks/add-a-table.md"),
     "check": Command("airflow_gddl.cli.check:check", EVERYDAY, "gddl check", "cli.md"),
     "onboard": Command(
-        "airflow_gddl.onboarding.commands:onboard", START, "gddl onboard crm --connection CRM_DB", "onboarding.md"
+        "airflow_gddl.tools.onboarding.commands:onboard", START, "gddl onboard crm --connection CRM_DB", "onboarding.md"
     ),
     "new-tables": Command(
-        "airflow_gddl.onboarding.new_tables.commands:app",
+        "airflow_gddl.tools.onboarding.new_tables.commands:app",
         START,
         "gddl new-tables list",
         "onboarding.md#tables-that-come-later",
     ),
     "validate": Command("airflow_gddl.cli.init:validate", EVERYDAY, "gddl validate", "metadata.md"),
-    "plan": Command("airflow_gddl.capacity.commands:plan", START, "gddl plan --diff main", "cli.md#plan"),
+    "plan": Command("airflow_gddl.tools.capacity.commands:plan", START, "gddl plan --diff main", "cli.md#plan"),
     "simulate": Command(
-        "airflow_gddl.simulate.commands:simulate",
+        "airflow_gddl.tools.simulate.commands:simulate",
         START,
         "gddl simulate nycflights13 --landing landing --schema shop",
         "cli.md#simulate",
     ),
-    "demo": Command("airflow_gddl.simulate.commands:demo", START, "gddl demo --scale 0.01 --rounds 1", "cli.md"),
+    "demo": Command("airflow_gddl.tools.simulate.commands:demo", START, "gddl demo --scale 0.01 --rounds 1", "cli.md"),
     "run": Command("airflow_gddl.cli.run:run", EVERYDAY, "gddl run --table shop.orders", "tasks/rerun-or-backfill.md"),
     "load": Command("airflow_gddl.cli.run:load", RUN, "gddl load --table shop.orders", "initial-load.md"),
     "status": Command("airflow_gddl.cli.status:status", EVERYDAY, "gddl status --late", "operate.md"),
@@ -145,7 +145,7 @@ COMMANDS: Mapping[str, Command] = {
         "airflow_gddl.cli.maintenance:release", REPAIR, "gddl release sweep --table shop.orders", "cli.md"
     ),
     "as-of": Command(
-        "airflow_gddl.as_of.commands:app",
+        "airflow_gddl.tools.as_of.commands:app",
         RUN,
         "gddl as-of --source crm --at latest --prefix closing_2026_01",
         "as-of.md",
@@ -160,12 +160,14 @@ COMMANDS: Mapping[str, Command] = {
         "repair.md#right-to-be-forgotten",
     ),
     "adopt": Command(
-        "airflow_gddl.adopt.commands:adopt",
+        "airflow_gddl.tools.adopt.commands:adopt",
         START,
         "gddl adopt --table shop.orders --files-until 2026-01-31T12:00:00Z --dry-run",
         "tasks/adopt.md",
     ),
-    "eject": Command("airflow_gddl.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"),
+    "eject": Command(
+        "airflow_gddl.tools.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"
+    ),
     "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("airflow_gddl.cli.deploy:deploy", DEPLOY, "gddl deploy databricks", "tasks/deploy.md"),
     "catalog": Command("airflow_gddl.cli.schema:app", DEPLOY, "gddl catalog diff", "catalogs.md#compare-and-register"),

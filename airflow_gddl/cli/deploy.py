@@ -8,12 +8,12 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.bundle import EPOCH, MWAA, Bundle, Extra, JobFiles, Target, here
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.runners.descriptor import RUNNERS, renderer_of
+from airflow_gddl.tools.bundle import EPOCH, MWAA, Bundle, Extra, JobFiles, Target, here
 
 _MWAA = "mwaa"
 _RUNNERS = {"spark": "spark_submit"}

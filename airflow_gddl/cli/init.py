@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airflow_gddl.bundle import DAG_FILES
 from airflow_gddl.cli import airflow_home, context, metadata, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
 from airflow_gddl.contract.codes import FOLDER_TAKEN
 from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.tools.bundle import DAG_FILES
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.problems import Problem

@@ -6,11 +6,11 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from airflow_gddl.bundle import build_wheel
 from airflow_gddl.cli.screen import Screen
 from airflow_gddl.contract.codes import ENVIRONMENT_FAILED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.python_command import module_command
+from airflow_gddl.tools.bundle import build_wheel
 
 
 def create(screen: Screen, folder: Path) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """Actions of a job, and what each is asked for: frozen, standard library only.
 
-An action is named in a job's specification, and `spark_jobs.actions` has the module of its name that carries it out.
+An action is named in a job's specification. The module of its name in `spark_jobs.rooms.actions` carries it out.
 `Run` is the default; a specification of one has no field for it.
 """
 

@@ -194,8 +194,9 @@ class CatalogDescriptor:
     """What differs by the kind of a catalog.
 
     Attributes:
-        port: reference of a function of a `CatalogSpec` and a `spark_jobs.catalogs.catalog_port.CatalogContext` that
-            gives the `CatalogPort`; loaded only by the job.
+        port: reference of a function of a `CatalogSpec` and a
+            `spark_jobs.rooms.catalogs.catalog_port.CatalogContext` that gives the `CatalogPort`; loaded only by
+            the job.
         names: regular expression of the names that it can hold; `names_are`: the same for messages.
         fields: fields of `CatalogSpec` that belong to this kind; `needed`: those among them that it needs.
         is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg`.
@@ -215,26 +216,26 @@ _OF_ATHENA = "[a-z0-9_]{1,255}", "1 to 255 letters a-z, digits and _, as Athena 
 _OF_PATHS = r"[^\x00-\x20\x7f./]{1,255}", "1 to 255 characters without blanks, `.` and `/`"
 CATALOGS: Mapping[CatalogKind, CatalogDescriptor] = {
     "hive": CatalogDescriptor(
-        port="spark_jobs.catalogs.hive_catalog:hive_catalog",
+        port="spark_jobs.rooms.catalogs.hive_catalog:hive_catalog",
         names="[a-z0-9_]{1,128}",
         names_are="1 to 128 letters a-z, digits and _",
         fields=("uri",),
     ),
     "glue": CatalogDescriptor(
-        port="spark_jobs.catalogs.glue_catalog:glue_catalog",
+        port="spark_jobs.rooms.catalogs.glue_catalog:glue_catalog",
         names=_OF_ATHENA[0],
         names_are=_OF_ATHENA[1],
         fields=("region", "endpoint", "catalog_id"),
     ),
     "unity": CatalogDescriptor(
-        port="spark_jobs.catalogs.unity_catalog:unity_catalog",
+        port="spark_jobs.rooms.catalogs.unity_catalog:unity_catalog",
         names=_OF_PATHS[0],
         names_are=_OF_PATHS[1],
         fields=("url", "catalog_name", "token_env"),
         needed=("url", "catalog_name"),
     ),
     "iceberg_rest": CatalogDescriptor(
-        port="spark_jobs.catalogs.iceberg_catalog:iceberg_rest_catalog",
+        port="spark_jobs.rooms.catalogs.iceberg_catalog:iceberg_rest_catalog",
         names=_OF_PATHS[0],
         names_are=_OF_PATHS[1],
         fields=("uri", "warehouse", "connection"),
@@ -242,7 +243,7 @@ CATALOGS: Mapping[CatalogKind, CatalogDescriptor] = {
         is_iceberg=True,
     ),
     "iceberg_glue": CatalogDescriptor(
-        port="spark_jobs.catalogs.iceberg_catalog:iceberg_glue_catalog",
+        port="spark_jobs.rooms.catalogs.iceberg_catalog:iceberg_glue_catalog",
         names=_OF_ATHENA[0],
         names_are=_OF_ATHENA[1],
         fields=("region", "endpoint", "catalog_id"),
@@ -485,8 +486,8 @@ class DialectDescriptor:
     Attributes:
         options: class of the row's `options`, a frozen dataclass with defaults, among its fields `types`, `lookback`,
             `missing_folder` and `verify_connection`, as `DmsOptions` has them. Loaded on both sides.
-        reading: the subclass of `spark_jobs.dialects.protocol.Dialect`, which states the roles of columns; loaded only
-            by the job.
+        reading: the subclass of `spark_jobs.rooms.dialects.protocol.Dialect`, which states the roles of columns; loaded
+            only by the job.
         technical: columns that the service adds to those of the source: their change alone opens no version of a
             history. A `*` at the end: all names that begin so. Case does not count.
         check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.
@@ -520,7 +521,7 @@ DIALECTS = ExtensionPoint(
     {
         "dms": DialectDescriptor(
             options="airflow_gddl.contract.extensions:DmsOptions",
-            reading="spark_jobs.dialects.dms:DmsDialect",
+            reading="spark_jobs.rooms.dialects.dms:DmsDialect",
             technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*", "_dms_carried"),
             check="airflow_gddl.contract.option_checks:dms_problems",
             takes_source_rows=True,
@@ -538,7 +539,7 @@ DIALECTS = ExtensionPoint(
         ),
         "debezium": DialectDescriptor(
             options="airflow_gddl.contract.extensions:DebeziumOptions",
-            reading="spark_jobs.dialects.debezium:DebeziumDialect",
+            reading="spark_jobs.rooms.dialects.debezium:DebeziumDialect",
             technical=(
                 "_dbz_op", "_dbz_sequence", "_dbz_ts", "_dbz_carried", "_dbz_number", "_dbz_shard", "_dbz_table",
             ),

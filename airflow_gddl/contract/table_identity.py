@@ -1,7 +1,7 @@
 """Fields of a row by which stored tables were built: jobs refuse a change until the tables are built again (rule 14).
 
-`spark_jobs.plan.identity` compares a row with what the ledger remembers, `airflow_gddl.capacity.metadata_diff` with the
-row before an edit. `COLUMN_FIELDS` depend on the columns that are stored, which only jobs know.
+`spark_jobs.plan.identity` compares a row with what the ledger remembers, `airflow_gddl.tools.capacity.metadata_diff`
+with the row before an edit. `COLUMN_FIELDS` depend on the columns that are stored, which only jobs know.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def _room() -> Any:
     Raises:
         FatalError: `COMMAND_MISSING`.
     """
-    place = "airflow_gddl.onboarding.new_tables"
+    place = "airflow_gddl.tools.onboarding.new_tables"
     try:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:

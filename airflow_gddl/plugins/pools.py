@@ -61,7 +61,7 @@ class PageApp:
         )
 
 
-PAGE = "airflow_gddl.page"
+PAGE = "airflow_gddl.tools.page"
 """The room of the page; without it Airflow has no such page, and all else is as before."""
 FASTAPI_APPS: list[dict[str, Any]] = (
     [{"app": PageApp(), "url_prefix": PREFIX, "name": "GDDL tables"}] if find_spec(PAGE) else []

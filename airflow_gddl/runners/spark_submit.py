@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from airflow_gddl.bundle import write_code
 from airflow_gddl.contract import durations
 from airflow_gddl.contract import spec as sizes
 from airflow_gddl.contract.basics import STRICT
@@ -24,6 +23,7 @@ from airflow_gddl.runners.descriptor import RunnerDescriptor, settings_of
 from airflow_gddl.runners.interface import JobOutcome, Listener
 from airflow_gddl.runners.this_machine import JobProcess
 from airflow_gddl.stores.scratch import scratch
+from airflow_gddl.tools.bundle import write_code
 
 if TYPE_CHECKING:
     from airflow_gddl.runners.descriptor import RunnerSettings
@@ -249,5 +249,5 @@ RUNNER = RunnerDescriptor(
     settings=SparkSubmitSettings,
     check_settings=check_settings,
     check="airflow_gddl.runners.this_machine:check",
-    bundle="airflow_gddl.bundle:SPARK",
+    bundle="airflow_gddl.tools.bundle:SPARK",
 )

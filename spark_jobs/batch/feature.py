@@ -1,4 +1,4 @@
-"""What a feature can do beside the steps of a batch; `spark_jobs.features` has those that there are."""
+"""What a feature can do beside the steps of a batch; `spark_jobs.rooms.features` has those that there are."""
 
 from __future__ import annotations
 

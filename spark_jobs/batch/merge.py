@@ -15,13 +15,13 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.pending import replays
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import Batch, Swept, TableSession
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.applied_settings import history_begins, is_changed
 from spark_jobs.plan.batching import generation_floors_of
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.sweeps import SweepRule, held_sweep
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.figures import Figures
 
 if TYPE_CHECKING:

@@ -57,13 +57,13 @@ from airflow_gddl.contract.layout import below, landing_root
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.dialects.protocol import Dialect, Unreadable
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, PlannedFile, TableState, Truncate
 from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.rooms.dialects.protocol import Dialect, Unreadable
 from spark_jobs.rules.evaluate import Tally
 from spark_jobs.rules.figures import Figures
 from spark_jobs.rules.truncates import are_applied, unknown_truncates

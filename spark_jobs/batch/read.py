@@ -14,11 +14,11 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.pending import withdraw
 from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.batch.source_log import require_one_log
-from spark_jobs.dialects.protocol import KEYS_UNKNOWN, Dialect, Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sequence import require_one_form, require_one_width, widths_of
 from spark_jobs.plan.sharding import rebuild_of, require_same_order
 from spark_jobs.plan.table_schema import TableSchema, beyond, protected_missing
+from spark_jobs.rooms.dialects.protocol import KEYS_UNKNOWN, Dialect, Unreadable
 from spark_jobs.rules.evaluate import require_within_limits
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.texts import forms_of

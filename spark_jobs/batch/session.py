@@ -11,12 +11,12 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, HeldSweep, HeldTruncate, TableState
 from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.figures import DecodedBatch
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import titled
 from spark_jobs.batch.runtime import Runtime, SparkLeftOut, Step, cancelled
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.dialects.protocol import Dialect, dialect_of
 from spark_jobs.discovery import (
     LandingLocation,
     NotifiedFile,
@@ -42,6 +41,7 @@ from spark_jobs.plan.generations import CERTAIN
 from spark_jobs.plan.planned_batch import LandedFile, TableState
 from spark_jobs.plan.sharding import require_same_kind
 from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.rooms.dialects.protocol import Dialect, dialect_of
 from spark_jobs.tables.delta_log import DeltaCommits
 
 if TYPE_CHECKING:

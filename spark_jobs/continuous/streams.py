@@ -23,8 +23,6 @@ from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Clock, Runtime
 from spark_jobs.continuous.schedule import ANYWAY_SECONDS
-from spark_jobs.dialects.kafka_log import KafkaLog
-from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.discovery import (
     GLANCE_BACK,
     LandingLocation,
@@ -33,6 +31,8 @@ from spark_jobs.discovery import (
     next_glance,
     settle_of,
 )
+from spark_jobs.rooms.dialects.kafka_log import KafkaLog
+from spark_jobs.rooms.dialects.protocol import dialect_of
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 8

@@ -18,9 +18,9 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome
-from spark_jobs.catalogs.registrar import Registrar
 from spark_jobs.job.run_results import RegistrationQueue, registrar_of
 from spark_jobs.job.table_job import not_started, on_spark, run_guarded
+from spark_jobs.rooms.catalogs.registrar import Registrar
 
 _AT_ONCE = 4
 

@@ -21,8 +21,8 @@ from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.catalogs.catalog_port import CatalogContext
-from spark_jobs.catalogs.registrar import Registrar, is_iceberg
+from spark_jobs.rooms.catalogs.catalog_port import CatalogContext
+from spark_jobs.rooms.catalogs.registrar import Registrar, is_iceberg
 
 _READ_WITHIN = 90.0
 _LOG = logging.getLogger(__name__)

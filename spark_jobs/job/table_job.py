@@ -31,7 +31,6 @@ from airflow_gddl.contract.layout import STATE, join
 from airflow_gddl.contract.result import JobResult, RunWarning, error_info
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
-from spark_jobs.actions import action
 from spark_jobs.batch import notices
 from spark_jobs.batch.damaged_tables import explained
 from spark_jobs.batch.pending import replays_first_load, wants_source_load
@@ -40,7 +39,6 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import Declined, RunTotals, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.batch.turns import require_supported
 from spark_jobs.discovery import FileStreamSource, NotifiedFile, drain
-from spark_jobs.features import features_of, installed_features
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.run_results import in_order, is_recorded, write_record
 from spark_jobs.job.stop import NEEDS_MEMORY
@@ -49,7 +47,9 @@ from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.pipeline import bring_up_to_date, finished, idle_result, run_table
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.waiting_files import LandingRange
-from spark_jobs.sources import reader_of
+from spark_jobs.rooms.actions import action
+from spark_jobs.rooms.features import features_of, installed_features
+from spark_jobs.rooms.sources import reader_of
 from spark_jobs.tables.places import DeclinedError, UnreadableLogError
 
 

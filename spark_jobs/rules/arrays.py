@@ -29,8 +29,8 @@ from airflow_gddl.contract.sql_types import (
     StructField,
     StructType,
 )
-from spark_jobs.dialects.protocol import is_nanos
 from spark_jobs.plan.table_schema import Column, Schema
+from spark_jobs.rooms.dialects.protocol import is_nanos
 
 _ARROW: Mapping[str, pa.DataType] = {
     "void": pa.null(),

@@ -28,15 +28,6 @@ from airflow_gddl.contract.sql_types import (
     without_void,
 )
 from airflow_gddl.contract.table_spec import SchemaEvolution, lowered
-from spark_jobs.dialects.protocol import (
-    Dialect,
-    SortOrder,
-    applied_columns,
-    match,
-    resolve_sequence,
-    sequence_type,
-    texts_of,
-)
 from spark_jobs.plan.applied_settings import (
     ChangeSettings,
     KnownSchemas,
@@ -60,6 +51,15 @@ from spark_jobs.plan.table_schema import (
     unknown_described,
 )
 from spark_jobs.plan.types import lossless, widened_number
+from spark_jobs.rooms.dialects.protocol import (
+    Dialect,
+    SortOrder,
+    applied_columns,
+    match,
+    resolve_sequence,
+    sequence_type,
+    texts_of,
+)
 from spark_jobs.rules.file_groups import FileGroup
 
 _BEFORE_IMAGES = SchemaEvolution(new_column="add", type_change="widen", dropped_column="null")

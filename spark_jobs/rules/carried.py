@@ -19,9 +19,9 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.names import before_image_name, clean_name, landed_name, renamed
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.protocol import sql_type
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge
+from spark_jobs.rooms.dialects.protocol import sql_type
 from spark_jobs.rules.arrays import flat, recast, with_values
 from spark_jobs.rules.convert import Fitted, Mask, fit, mask_of
 from spark_jobs.rules.errors_table import entries

@@ -17,9 +17,9 @@ import pyarrow.csv as pcsv
 
 from airflow_gddl.contract.csv_quotes import QUOTE, OpenQuotesError, QuotedRecord, Writer, quoted_records
 from airflow_gddl.contract.extensions import DmsOptions
-from spark_jobs.dialects.csv_forms import CsvForms, is_operation
-from spark_jobs.dialects.csv_lines import reader, records, restored, unused_character, with_usual_ends
-from spark_jobs.dialects.protocol import carried_list, match
+from spark_jobs.rooms.dialects.csv_forms import CsvForms, is_operation
+from spark_jobs.rooms.dialects.csv_lines import reader, records, restored, unused_character, with_usual_ends
+from spark_jobs.rooms.dialects.protocol import carried_list, match
 from spark_jobs.rules.texts import BLANKS
 
 _MARK = codecs.BOM_UTF8

@@ -31,12 +31,12 @@ from airflow_gddl.contract.codes import (
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, parse_type, unsupported_part
-from spark_jobs.dialects.protocol import LOADED, TRUNCATE, match
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate
 from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import rebuild_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
+from spark_jobs.rooms.dialects.protocol import LOADED, TRUNCATE, match
 from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, recast
 from spark_jobs.rules.carried import before_image, incomplete, name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of

@@ -12,7 +12,7 @@ from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.spec import MaskMethod
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.contract.table_spec import HASHED
-from spark_jobs.dialects.protocol import UNSUPPORTED
+from spark_jobs.rooms.dialects.protocol import UNSUPPORTED
 
 NANOS = "nanoseconds of "
 """Comment of a record's column that holds times as whole nanoseconds since 1970; their type follows."""

@@ -33,8 +33,8 @@ from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.names import landed_name, mask_method, renamed, rows_for
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
 from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Expectation, TableSpec, Term
-from spark_jobs.dialects.protocol import declared_types, sql_type
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rooms.dialects.protocol import declared_types, sql_type
 from spark_jobs.rules.arrays import arrow_type, flat, is_text
 from spark_jobs.rules.carried import carried
 from spark_jobs.rules.convert import fit

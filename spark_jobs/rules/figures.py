@@ -18,10 +18,10 @@ from airflow_gddl.contract.codes import BATCH_UNBALANCED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
-from spark_jobs.dialects.protocol import LOADED
 from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import PLACE, Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rooms.dialects.protocol import LOADED
 from spark_jobs.rules.arrays import flat, sortable, sorted_rows
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decode import DecodedGroup

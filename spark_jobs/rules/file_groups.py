@@ -10,9 +10,9 @@ from airflow_gddl.contract.names import before_image_name, is_before_image, land
 from airflow_gddl.contract.spec import SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import VOID, SqlType, parse_type
 from airflow_gddl.contract.table_spec import HASHED, MaskMethod, lowered
-from spark_jobs.dialects.protocol import Dialect, declared_types, match
 from spark_jobs.plan.schema_evolution import STRING, ColumnAction, GroupPlan
 from spark_jobs.plan.table_schema import Column, ColumnSelection, select_columns
+from spark_jobs.rooms.dialects.protocol import Dialect, declared_types, match
 
 _UNPLANNED = GroupPlan(actions=())
 

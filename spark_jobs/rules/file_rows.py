@@ -21,8 +21,8 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
-from spark_jobs.dialects.probe import reading
-from spark_jobs.dialects.protocol import Probed, RowRange, Unreadable
+from spark_jobs.rooms.dialects.probe import reading
+from spark_jobs.rooms.dialects.protocol import Probed, RowRange, Unreadable
 from spark_jobs.rules.arrays import (
     TextOverflowError,
     arrow_type,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.table_schema import GDDL, Column
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.arrays import arrow_type, ascending, flat
 from spark_jobs.rules.decode import DecodedGroup, ReplayGroup, Stamp, replayed
 from spark_jobs.rules.errors_table import COLUMNS

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.codes import EQUAL_ROWS_UNDECIDED, SEQUENCE_TIE
 from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.dialects.protocol import LOADED
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.rooms.dialects.protocol import LOADED
 from spark_jobs.rules.arrays import changes, flat, numbered, row_codes, sorted_rows
 from spark_jobs.rules.errors_table import without_files
 from spark_jobs.rules.order import file_places, gddl_fields, sample_keys, that_count

@@ -28,13 +28,13 @@ from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from airflow_gddl.contract.table_identity import derived_of, filter_of
 from airflow_gddl.contract.table_spec import HASHED, lowered
-from spark_jobs.dialects.protocol import Dialect, sequence_type, texts_of
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns, retyped_masks
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import STRING
 from spark_jobs.plan.sequence import log_began_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, ColumnSelection, Schema, TableSchema, select_columns
 from spark_jobs.plan.types import NOTHING, merge
+from spark_jobs.rooms.dialects.protocol import Dialect, sequence_type, texts_of
 from spark_jobs.rules.arrays import arrow_type, flat, recast
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.convert import Mask, but, fit, mask_of

@@ -14,9 +14,9 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules import quarantine, sweep
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import Stamp

@@ -14,10 +14,10 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
-from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.protocol import Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rooms.dialects.probe import probe_all, reading
+from spark_jobs.rooms.dialects.protocol import Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes

@@ -20,7 +20,6 @@ from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
-from spark_jobs.dialects.protocol import Dialect, Probed, match
 from spark_jobs.plan.planned_batch import BatchPlan, TableState, Truncate
 from spark_jobs.plan.schema_evolution import of_added_columns, of_replaced_nulls
 from spark_jobs.plan.source_snapshots import (
@@ -32,6 +31,7 @@ from spark_jobs.plan.source_snapshots import (
     with_names_of,
 )
 from spark_jobs.plan.table_schema import TableSchema, controls_of, lacks, without_controls
+from spark_jobs.rooms.dialects.protocol import Dialect, Probed, match
 from spark_jobs.rules.batch_schema import BatchSchema, Stored, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
 from spark_jobs.rules.erasure import ErasedKeys, without_erased

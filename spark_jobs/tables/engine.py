@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Protocol, Self
 
 from airflow_gddl.contract.result import RunWarning
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.figures import Appended, DecodedBatch
 from spark_jobs.rules.outcome import Applied
 from spark_jobs.rules.redelivery import Overlap

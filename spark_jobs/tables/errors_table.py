@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, reopened, resolved

@@ -19,11 +19,11 @@ from airflow_gddl.contract.codes import FILE_VANISHED, OUT_OF_MEMORY
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rooms.dialects.probe import probe_all, reading
+from spark_jobs.rooms.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.figures import Appended
 from spark_jobs.rules.outcome import Applied
 from spark_jobs.rules.redelivery import Overlap

@@ -28,9 +28,9 @@ from airflow_gddl.contract.names import few
 from airflow_gddl.contract.spec import size_bytes
 from airflow_gddl.contract.sql_types import quoted
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.fold import applied_before
 from spark_jobs.spark.session import configure, scratch_of
 from spark_jobs.spark.session_settings import is_on_a_cluster

@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from airflow_gddl.contract.layout import join as join_path
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Appended
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes

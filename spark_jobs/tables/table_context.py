@@ -9,10 +9,10 @@ from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.names import is_before_image
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
+from spark_jobs.rooms.dialects.protocol import Dialect
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.tables.delta_log import APPEND, DeltaCommit, version_of
 from spark_jobs.tables.replayed_log import ReplayedLog

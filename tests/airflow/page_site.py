@@ -7,11 +7,11 @@ from typing import Any
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.page.app import build_app
-from airflow_gddl.page.responses import PageSource
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
 from airflow_gddl.runtime.state.recording import StateRecorder
+from airflow_gddl.tools.page.app import build_app
+from airflow_gddl.tools.page.responses import PageSource
 from tests.airflow.stage import Stage
 
 NOW = 1_700_000_000.0

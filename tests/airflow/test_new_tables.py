@@ -11,11 +11,11 @@ import pytest
 
 from airflow_gddl import configuration
 from airflow_gddl.dags.maintenance import build_upkeep_dags
-from airflow_gddl.page.responses import PageSource, table_list
 from airflow_gddl.runtime.state.status_list import TableQuery
-from airflow_gddl.simulate.simulator import simulate
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.stores import Storage
+from airflow_gddl.tools.page.responses import PageSource, table_list
+from airflow_gddl.tools.simulate.simulator import simulate
+from airflow_gddl.tools.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.version_compat import AirflowException
 from tests.airflow.stage import Stage
 from tests.airflow.test_alerting import ListNotifier, document, watched

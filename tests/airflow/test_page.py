@@ -16,11 +16,11 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import log_folder
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts
-from airflow_gddl.page.app import HEADERS
 from airflow_gddl.runtime.state.recording import Records, read_records, write_record
 from airflow_gddl.runtime.state.table_runs import TablePoll
 from airflow_gddl.runtime.state.table_status import STATES
 from airflow_gddl.stores import open_store
+from airflow_gddl.tools.page.app import HEADERS
 from tests.airflow.page_site import NOW, PACK, Site
 from tests.airflow.stage import Stage
 
@@ -82,7 +82,7 @@ def test_static_files_have_no_data_and_a_strict_content_policy(site: Site) -> No
 
 
 def test_no_script_makes_markup_or_loads_from_elsewhere() -> None:
-    folder = Path(importlib.import_module("airflow_gddl.page.app").STATIC)
+    folder = Path(importlib.import_module("airflow_gddl.tools.page.app").STATIC)
     for path in folder.iterdir():
         text = path.read_text(encoding="utf-8")
         for forbidden in (
@@ -169,8 +169,8 @@ def test_the_overview_is_of_the_tables_that_the_filters_leave(
     assert (asked("owner=sales")["matching"], asked("search=own")["by"]["source"]) == (1, [])
     assert site.client.get("/api/v1/overview?span=year", headers=users["viewer"]).status_code == 422
     assert site.client.get("/api/v1/overview").status_code == 401
-    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _user, _dag_ids: set())
-    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _user, _dag_id: False)
+    monkeypatch.setattr("airflow_gddl.tools.page.app.readable", lambda _user, _dag_ids: set())
+    monkeypatch.setattr("airflow_gddl.tools.page.app.may_read", lambda _user, _dag_id: False)
     assert (asked("")["matching"], asked("")["by"]) == (0, {"source": [], "owner": []})
 
 
@@ -211,7 +211,7 @@ def test_records_are_read_again_when_a_load_ended_or_on_request(
         read.append(given[1])
         return read_records(*given)
 
-    monkeypatch.setattr("airflow_gddl.page.app.read_records", counted)
+    monkeypatch.setattr("airflow_gddl.tools.page.app.read_records", counted)
 
     def ask(more: str = "") -> int:
         site.client.get(f"/api/v1/table?name=shop.good{more}", headers=users["viewer"])
@@ -456,8 +456,8 @@ def test_a_table_with_an_invalid_row_stays_in_its_pack(
     assert problem.startswith("tables/shop.yaml:3: [FIELD_VALUE] shop.good freshness:")
     assert (one["may_trigger"], [run["run_id"] for run in one["runs"]]) == (False, ["r1"])
     assert site.client.get("/api/v1/table?name=../../etc/passwd", headers=users["admin"]).status_code == 404
-    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _, ids: set(ids) - {PACK})
-    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id not in (None, PACK))
+    monkeypatch.setattr("airflow_gddl.tools.page.app.readable", lambda _, ids: set(ids) - {PACK})
+    monkeypatch.setattr("airflow_gddl.tools.page.app.may_read", lambda _, dag_id: dag_id not in (None, PACK))
     some = site.client.get("/api/v1/tables", headers=users["viewer"])
     assert "shop.good" not in some.text, "it belongs to those who may read the DAG that loaded it"
     assert "etc" not in some.text
@@ -471,7 +471,7 @@ def test_an_invalid_row_without_loads_is_shown_to_users_with_full_access(
     site.now[0] += 600
     body = site.client.get("/api/v1/tables?state=broken_row", headers=users["viewer"]).json()
     assert [(row["table"], row["last_state"], row["dag_id"]) for row in body["rows"]] == [("shop.odd", "new", None)]
-    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id is not None)
+    monkeypatch.setattr("airflow_gddl.tools.page.app.may_read", lambda _, dag_id: dag_id is not None)
     assert "shop.odd" not in site.client.get("/api/v1/tables", headers=users["viewer"]).text
 
 
@@ -522,7 +522,7 @@ def test_a_store_that_refuses_from_the_first(
     stage.rows("{table: shop.good, keys: [id]}")
     for name in (
         "airflow_gddl.runtime.state.lake_state.open_store",
-        "airflow_gddl.page.responses.PageSource.environ_of",
+        "airflow_gddl.tools.page.responses.PageSource.environ_of",
     ):
         with monkeypatch.context() as patched:
             made = Site(stage)
@@ -549,8 +549,12 @@ def test_rights_are_asked_for_at_each_request(
     own = next(one.row.dag_id for one in site.source.board().statuses if one.row.table == "shop.own")
     rights = {"viewer": {own}, "admin": {PACK}}
     for name in ("may_read", "may_read_data", "may_read_rows", "may_trigger"):
-        monkeypatch.setattr(f"airflow_gddl.page.app.{name}", lambda user, dag_id, *_: dag_id in rights[user.username])
-    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda user, dag_ids: set(dag_ids) & rights[user.username])
+        monkeypatch.setattr(
+            f"airflow_gddl.tools.page.app.{name}", lambda user, dag_id, *_: dag_id in rights[user.username]
+        )
+    monkeypatch.setattr(
+        "airflow_gddl.tools.page.app.readable", lambda user, dag_ids: set(dag_ids) & rights[user.username]
+    )
     (site.stage.lake / "_gddl" / "logs" / own).mkdir(parents=True)
     (site.stage.lake / "_gddl" / "logs" / own / "job1.log").write_text("a secret line")
 
@@ -592,16 +596,16 @@ def test_troubles_and_names_of_hidden_tables_are_not_shown(
     every = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
     assert [one["what"].split()[0] for one in every["troubles"]] == [f"{own}.json"]
     assert {row["table"]: row["held_by"] for row in every["rows"]}["shop.good"] == ["shop.own", "shop.bad"]
-    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda _, ids: set(ids) - {own})
-    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda _, dag_id: dag_id != own)
+    monkeypatch.setattr("airflow_gddl.tools.page.app.readable", lambda _, ids: set(ids) - {own})
+    monkeypatch.setattr("airflow_gddl.tools.page.app.may_read", lambda _, dag_id: dag_id != own)
     some = site.client.get("/api/v1/tables", headers=users["viewer"])
     assert "shop.own" not in some.text
     assert (some.json()["troubles"], some.json()["tables"]) == ([], 3)
     assert {row["table"]: row["held_by"] for row in some.json()["rows"]}["shop.good"] == ["shop.bad"]
     one = site.client.get("/api/v1/table?name=shop.good", headers=users["viewer"])
     assert "shop.own" not in one.text
-    monkeypatch.setattr("airflow_gddl.page.app.readable", lambda *_: set())
-    monkeypatch.setattr("airflow_gddl.page.app.may_read", lambda *_: False)
+    monkeypatch.setattr("airflow_gddl.tools.page.app.readable", lambda *_: set())
+    monkeypatch.setattr("airflow_gddl.tools.page.app.may_read", lambda *_: False)
     (site.stage.root / "away").mkdir()
     folder.rename(site.stage.root / "away" / "state")
     folder.symlink_to(folder)

@@ -84,7 +84,7 @@ def test_a_lake_that_can_not_be_read_is_named(
     def refuse(*_: Any) -> Any:
         raise FatalError("STORAGE_DENIED", "no right")
 
-    monkeypatch.setattr("airflow_gddl.page.detail.RegistrationStore.get", refuse)
+    monkeypatch.setattr("airflow_gddl.tools.page.detail.RegistrationStore.get", refuse)
     assert "[STORAGE_DENIED]" in answer(site, users, "shop.good")["error"]
 
 

@@ -15,8 +15,8 @@ import pytest
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.spec import Roots, TableSpec
-from airflow_gddl.page import detail, reading
-from airflow_gddl.page.reading import TableReader
+from airflow_gddl.tools.page import detail, reading
+from airflow_gddl.tools.page.reading import TableReader
 from tests.airflow.page_site import Site
 from tests.airflow.stage import Stage
 from tests.harness.lake import Lake

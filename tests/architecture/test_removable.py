@@ -63,11 +63,11 @@ class Room:
 def rooms() -> list[Room]:
     sources, features, runners = (
         [path for path in (ROOT / folder).iterdir() if (path / "__init__.py").exists()]
-        for folder in ("spark_jobs/sources", "spark_jobs/features", "airflow_gddl/runners")
+        for folder in ("spark_jobs/rooms/sources", "spark_jobs/rooms/features", "airflow_gddl/runners")
     )
-    actions = [path for path in (ROOT / "spark_jobs/actions").glob("*.py") if path.stem in ACTIONS]
+    actions = [path for path in (ROOT / "spark_jobs/rooms/actions").glob("*.py") if path.stem in ACTIONS]
     commands = [path.parent for path in (ROOT / "airflow_gddl").rglob("commands.py") if path.parent.name != "cli"]
-    tools = [ROOT / "airflow_gddl/page", ROOT / "airflow_gddl/platform_check"]
+    tools = [ROOT / "airflow_gddl/tools/page", ROOT / "airflow_gddl/tools/platform_check"]
     found = [
         ("source", sources), ("feature", features), ("runner", runners), ("action", actions), ("command", commands),
         ("tool", tools),

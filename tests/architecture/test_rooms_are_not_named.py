@@ -26,8 +26,8 @@ OPTIONS = {"kafka": ("topic", "bootstrap_servers", "schema_registry", "kafka_con
 BESIDE = (
     "airflow_gddl/contract/features",
     "airflow_gddl/contract/sources",
-    "spark_jobs/actions",
-    "spark_jobs/catalogs",
+    "spark_jobs/rooms/actions",
+    "spark_jobs/rooms/catalogs",
 )
 """Folders of modules that are of rooms, too: their halves that both sides read, steps of actions, kinds of catalogs."""
 OF_ALL = ("__init__", "registrar", "catalog_port")
@@ -160,7 +160,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "work that several actions share, by the options of one of them": {
         "spark_jobs/batch/erasable.py": "erase",
         "spark_jobs/plan/waiting_files.py": "reload",
-        "spark_jobs/sources/__init__.py": "resync_rows",
+        "spark_jobs/rooms/sources/__init__.py": "resync_rows",
         "spark_jobs/verification.py": "verify",
     },
     "another thing of this name: what is done with landed files, steps that are reported, Debezium's option": {
@@ -173,7 +173,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "airflow_gddl/contract/extensions.py": "glue iceberg",
         "airflow_gddl/hooks/aws.py": "iceberg",
         "airflow_gddl/metadata/sources.py": "iceberg",
-        "spark_jobs/catalogs/registrar.py": "iceberg",
+        "spark_jobs/rooms/catalogs/registrar.py": "iceberg",
         "spark_jobs/job/run_results.py": "iceberg",
     },
     "the list of extras, as pyproject.toml has them": {
@@ -191,7 +191,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "options of `dialect: debezium` have the source's, with their type": {
         "airflow_gddl/contract/extensions.py": "capture kafka",
         "airflow_gddl/metadata/sources.py": "capture kafka",
-        "spark_jobs/dialects/debezium/dialect.py": "capture",
+        "spark_jobs/rooms/dialects/debezium/dialect.py": "capture",
     },
     "names of environment variables that tasks pass on to jobs": {
         "airflow_gddl/metadata/settings.py": "capture",
@@ -205,9 +205,9 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "airflow_gddl/contract/sources/__init__.py": "kafka",
     },
     "files that Kafka's own connectors write, with the topic of each row": {
-        "spark_jobs/dialects/debezium/avro_files.py": "kafka",
-        "spark_jobs/dialects/debezium/topic_files.py": "kafka",
-        "spark_jobs/dialects/kafka_log.py": "kafka",
+        "spark_jobs/rooms/dialects/debezium/avro_files.py": "kafka",
+        "spark_jobs/rooms/dialects/debezium/topic_files.py": "kafka",
+        "spark_jobs/rooms/dialects/kafka_log.py": "kafka",
     },
     "a continuous job waits for what is new in a topic or a log, which has no files to watch": {
         "spark_jobs/continuous/streams.py": "capture kafka",
@@ -215,7 +215,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     "`mode` decides rules of the core: where files are, which are read, how rows are ordered": {
         "airflow_gddl/contract/extensions.py": "snapshots",
         "airflow_gddl/contract/layout.py": "snapshots",
-        "spark_jobs/dialects/dms.py": "snapshots",
+        "spark_jobs/rooms/dialects/dms.py": "snapshots",
         "spark_jobs/ledger/targets.py": "snapshots",
         "spark_jobs/rules/fold.py": "snapshots",
         "spark_jobs/rules/order.py": "snapshots",
@@ -257,7 +257,7 @@ def test_each_exception_has_one_reason_and_their_number_only_falls() -> None:
         ("snapshots", 'spec.mode == "snapshots"'),
         ("verify", "from airflow_gddl.contract.actions import Verify"),
         ("verify", 'result.action == "verify"'),
-        ("handle_errors", "from spark_jobs.actions import handle_errors"),
+        ("handle_errors", "from spark_jobs.rooms.actions import handle_errors"),
     ],
 )
 def test_what_names_a_room(room: str, source: str) -> None:

@@ -13,7 +13,7 @@ from airflow_gddl.contract.consistent_cut import asked_moment, change_cut, chose
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.consistent_cut_rows import make
+from spark_jobs.rooms.actions.consistent_cut_rows import make
 from tests.as_of.cuts import RefusedError
 from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at, cuts_of, lake, service
 from tests.harness.lake import Lake
@@ -32,7 +32,7 @@ def _while_made(monkeypatch: pytest.MonkeyPatch, then: Callable[[], Any], *, fir
             then()
         return result
 
-    monkeypatch.setattr("spark_jobs.actions.consistent_cut.make", made)
+    monkeypatch.setattr("spark_jobs.rooms.actions.consistent_cut.make", made)
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -14,8 +14,8 @@ from airflow_gddl.contract.actions import LoadFromSource, Rebuild, Verify
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.actions import initial_load
-from spark_jobs.sources.capture.postgresql import PostgreSQL
+from spark_jobs.rooms.actions import initial_load
+from spark_jobs.rooms.sources.capture.postgresql import PostgreSQL
 from tests.capture.captured import LOAD_AGAIN, SPEC, VERIFY, again, prepared, refused, replica, result_of, rows_of
 from tests.harness.lake import Lake
 from tests.one_task.postgres import execute

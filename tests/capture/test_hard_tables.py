@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.sources.capture import log
+from spark_jobs.rooms.sources.capture import log
 from tests.capture.captured import SPEC, again, prepared, replica, rows_of
 from tests.harness.lake import Lake
 from tests.one_task.postgres import execute

@@ -16,8 +16,8 @@ from airflow_gddl.contract.actions import LoadFromSource, Rebuild, Reload
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.metadata.expression_text import with_expressions
-from spark_jobs.actions import source_rows
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
+from spark_jobs.rooms.actions import source_rows
 from tests.capture.captured import LOAD_AGAIN, SPEC, again, end, prepared, replica, result_of, rows_of
 from tests.harness.lake import Lake
 from tests.one_task.postgres import execute

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.batching import SourceLimits
-from spark_jobs.sources.capture.postgresql import PostgreSQL
+from spark_jobs.rooms.sources.capture.postgresql import PostgreSQL
 from tests.capture.captured import (
     SPEC,
     VERIFY,

@@ -17,7 +17,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.postgresql_log import Finding, creation_of, quoted_name
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.onboarding.captured import missing, with_source
+from airflow_gddl.tools.onboarding.captured import missing, with_source
 from tests.one_task.postgres import execute
 
 TABLES = """

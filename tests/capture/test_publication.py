@@ -18,7 +18,7 @@ from airflow_gddl.contract.postgresql_log import published_table, source_finding
 from airflow_gddl.contract.row_checks import check_table
 from airflow_gddl.contract.sources.capture import READ, ConnectorName
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.onboarding.database import Database
+from airflow_gddl.tools.onboarding.database import Database
 from tests.capture.captured import CAPTURE, SPEC, again, prepared, refused, replica, rows_of
 from tests.databases.test_initial_load import NAME, environ
 from tests.harness.lake import Lake

@@ -30,12 +30,12 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sources.capture import PUBLICATION, SLOT
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from spark_jobs.sources.capture.catalog import CatalogColumn, Reading, TableCatalog, read_catalog
-from spark_jobs.sources.capture.catalog import alterations as unlogged
-from spark_jobs.sources.capture.followed import is_other
-from spark_jobs.sources.capture.position import FollowedTable
-from spark_jobs.sources.capture.postgresql import PostgreSQL
-from spark_jobs.sources.capture.relation_messages import Descriptions, RelationMessage
+from spark_jobs.rooms.sources.capture.catalog import CatalogColumn, Reading, TableCatalog, read_catalog
+from spark_jobs.rooms.sources.capture.catalog import alterations as unlogged
+from spark_jobs.rooms.sources.capture.followed import is_other
+from spark_jobs.rooms.sources.capture.position import FollowedTable
+from spark_jobs.rooms.sources.capture.postgresql import PostgreSQL
+from spark_jobs.rooms.sources.capture.relation_messages import Descriptions, RelationMessage
 from tests.capture.captured import LOAD_AGAIN, SPEC, Writer, end, prepared, replica, result_of, rows_of
 from tests.capture.drawn_ddl import COLUMNS, HARMLESS, OTHERS, Move, Replay, drawn
 from tests.capture.drawn_ddl import TABLES as TABLES_DRAWN

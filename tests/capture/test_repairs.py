@@ -13,8 +13,8 @@ import sqlalchemy as sa
 
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import InitialLoad
-from spark_jobs.actions import source_rows
-from spark_jobs.sources.capture import reader
+from spark_jobs.rooms.actions import source_rows
+from spark_jobs.rooms.sources.capture import reader
 from tests.capture.captured import (
     LOAD_AGAIN,
     PUBLISHED,

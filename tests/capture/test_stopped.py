@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from deltalake import DeltaTable
 
-from spark_jobs.sources.capture import log
+from spark_jobs.rooms.sources.capture import log
 from tests.capture.captured import (
     LOAD_AGAIN,
     PUBLISHED,

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.stores import Storage
-from spark_jobs.catalogs.registrar import read_info
+from spark_jobs.rooms.catalogs.registrar import read_info
 from tests.catalogs.world import CatalogWorld, row
 
 

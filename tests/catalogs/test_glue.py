@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.catalogs.glue_catalog import GlueCatalog
+from spark_jobs.rooms.catalogs.glue_catalog import GlueCatalog
 from tests.catalogs.world import GLUE, CatalogWorld, codes, row
 
 pytestmark = pytest.mark.core
@@ -253,7 +253,7 @@ class Refusing:
 )
 def test_refusals_have_codes(glue: Any, code: str, ours: str, is_down: bool) -> None:
     from airflow_gddl.contract.extensions import EntryName  # noqa: PLC0415 - used here alone
-    from spark_jobs.catalogs.catalog_port import CatalogError  # noqa: PLC0415 - as above
+    from spark_jobs.rooms.catalogs.catalog_port import CatalogError  # noqa: PLC0415 - as above
 
     with pytest.raises(CatalogError) as caught:
         GlueCatalog(GLUE, Refusing(glue, code)).read(EntryName("s", "t"))

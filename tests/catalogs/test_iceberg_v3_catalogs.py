@@ -10,9 +10,9 @@ import pytest
 
 from airflow_gddl.contract.extensions import EntryName
 from airflow_gddl.stores import Storage
-from spark_jobs.catalogs.catalog_port import CatalogError, DeltaTableInfo, Registration
-from spark_jobs.catalogs.iceberg_catalog import IcebergCatalog
-from spark_jobs.features.iceberg.publishing import IcebergPublisher
+from spark_jobs.rooms.catalogs.catalog_port import CatalogError, DeltaTableInfo, Registration
+from spark_jobs.rooms.catalogs.iceberg_catalog import IcebergCatalog
+from spark_jobs.rooms.features.iceberg.publishing import IcebergPublisher
 from tests.readers.iceberg_v3 import SharedTable
 from tests.readers.test_iceberg_v3_publishing import publisher_of, without_vectors
 

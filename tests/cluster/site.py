@@ -18,11 +18,11 @@ import psutil
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from airflow_gddl.bundle import Target, here, link_python, write_tar
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.packages import LEAVES_SPARK_OUT
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.stores import Storage
+from airflow_gddl.tools.bundle import Target, here, link_python, write_tar
 from spark_jobs.batch.runtime import utc_now
 from spark_jobs.ledger.claim import Claim
 from tests.cluster.standalone import Cluster, asked

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.capacity.metadata_diff import Deployment, as_markdown, compare
-from airflow_gddl.capacity.plan import Metadata
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError
@@ -21,6 +19,8 @@ from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.runtime.state.table_runs import TableRecord
+from airflow_gddl.tools.capacity.metadata_diff import Deployment, as_markdown, compare
+from airflow_gddl.tools.capacity.plan import Metadata
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState

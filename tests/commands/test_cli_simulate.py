@@ -19,7 +19,7 @@ from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.simulate import simulation
+from airflow_gddl.tools.simulate import simulation
 from tests.harness.s3_server import Bucket, serving
 
 ROOT = Path(__file__).parents[2]
@@ -245,8 +245,8 @@ def test_the_demo_ends_with_commands_that_can_be_typed(
 
 def test_equal_specs_write_equal_bytes_whatever_the_hash_seed(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from airflow_gddl.simulate.simulator import simulate\n"
-        "from airflow_gddl.simulate.spec import *\n"
+        "import sys; from pathlib import Path; from airflow_gddl.tools.simulate.simulator import simulate\n"
+        "from airflow_gddl.tools.simulate.spec import *\n"
         "from tests.unit.test_simulate_truth import TABLES, SHAPES\n"
         "trouble = Troubles(late=0.3, repeated=0.5, out_of_order=True, ties=2, unknown_op=1)\n"
         "simulate(SimulateSpec(input=TABLES, landing=Path(sys.argv[1]), schema='s', tables=SHAPES, changes=0.5,\n"

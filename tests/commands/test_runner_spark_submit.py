@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.bundle import write_code
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
 from airflow_gddl.metadata.settings import SettingsError
 from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from airflow_gddl.runners.spark_submit import SparkSubmitRunner, SparkSubmitSettings, arguments, size_of
+from airflow_gddl.tools.bundle import write_code
 from tests.commands.test_runner_local import FAKE, Heard, errors, fake_java
 from tests.unit.metadata_folder import SETTINGS, loaded
 

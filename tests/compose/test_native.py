@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.simulate.table import differences, read_replica
 from airflow_gddl.stores import Storage
+from airflow_gddl.tools.simulate.table import differences, read_replica
 from tests.compose.native import Native, s3_program, server_programs
 from tests.harness.waiting import wait_for
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from spark_jobs.sources.capture.engine import Batch, Engine, Record
-from spark_jobs.sources.capture.frames import own_topics
+from spark_jobs.rooms.sources.capture.engine import Batch, Engine, Record
+from spark_jobs.rooms.sources.capture.frames import own_topics
 from tests.conformance.history import COLORS, PRECISION, SCALE, Change, History, Interval, Kind, Step
 from tests.conformance.writers.debezium import added_fields
 from tests.conformance.writers.debezium_postgres import DATABASE, Postgres

@@ -26,12 +26,12 @@ from airflow_gddl.contract.actions import LoadFromSource, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import InitialLoad, JobOptions, JobSpec, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.source_rows import RowRate, key_text, key_values
 from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.load_progress import read_progress
+from spark_jobs.rooms.actions.source_rows import RowRate, key_text, key_values
 from tests.databases.mariadb import SERVER, mariadb
 from tests.harness.lake import Lake
 from tests.harness.landing import write

@@ -16,8 +16,8 @@ from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.errors import FatalError, MetadataError, RetriableError
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.onboarding.database import Database, Statistics, with_rows
-from airflow_gddl.onboarding.rules import SourceFacts, TableFacts
+from airflow_gddl.tools.onboarding.database import Database, Statistics, with_rows
+from airflow_gddl.tools.onboarding.rules import SourceFacts, TableFacts
 from tests.databases.mariadb import SERVER, mariadb
 from tests.one_task.postgres import postgres
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 import yaml
 
 from airflow_gddl.metadata.expression_text import parsed
-from airflow_gddl.onboarding.database import Database
+from airflow_gddl.tools.onboarding.database import Database
 from spark_jobs.rules.evaluate import of_table
 from tests.one_task.postgres import postgres
 

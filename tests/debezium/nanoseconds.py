@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.python_command import exit_process
-from spark_jobs.dialects.debezium.parquet_table import read_parquet
+from spark_jobs.rooms.dialects.debezium.parquet_table import read_parquet
 from spark_jobs.spark.tasks import leave_pandas_out
 
 _ROW = pa.struct([("id", pa.int64()), ("t", pa.time64("ns")), ("seen", pa.list_(pa.timestamp("ns")))])

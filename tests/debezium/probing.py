@@ -9,8 +9,8 @@ from typing import Any
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.protocol import Probed, dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.rooms.dialects.protocol import Probed, dialect_of
 
 
 def probe(folder: Path, content: bytes | str, *, before_image_prefix: str | None = None, **options: Any) -> Probed:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import QuarantinableError
-from spark_jobs.dialects.debezium.change_events import FLAT, unwrapped
+from spark_jobs.rooms.dialects.debezium.change_events import FLAT, unwrapped
 from tests.conftest import LocalPort
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
 from tests.debezium.topic import Topic, parquet

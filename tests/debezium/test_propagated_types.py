@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.extensions import DebeziumOptions
-from spark_jobs.dialects.debezium.change_events import read_events, table_of
+from spark_jobs.rooms.dialects.debezium.change_events import read_events, table_of
 
 _COLUMN = "__debezium.source.column."
 

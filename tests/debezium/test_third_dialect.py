@@ -18,7 +18,7 @@ from airflow_gddl.contract.spec import InitialLoad, JobSpec, Roots, TableSpec
 from airflow_gddl.metadata import validation
 from airflow_gddl.metadata.validation import check_spec
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.dialects.protocol import dialect_of
+from spark_jobs.rooms.dialects.protocol import dialect_of
 from tests.conftest import LocalPort
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake

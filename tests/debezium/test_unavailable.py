@@ -18,7 +18,7 @@ import pytest
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.protocol import dialect_of
+from spark_jobs.rooms.dialects.protocol import dialect_of
 from tests.conftest import LocalPort
 from tests.debezium.probing import event, probe, rows_of, text, wrapped
 from tests.debezium.topic import Topic, parquet, warnings_of

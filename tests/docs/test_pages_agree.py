@@ -16,21 +16,21 @@ CODE = re.compile(r"`([A-Z][A-Z0-9]+(?:_[A-Z0-9]+)+)`")
 LINK = re.compile(r"\]\([^)#]*(#[^)]*)?\)")
 OUTCOMES = "15. What a table shows"
 WRITES_THERE = {
-    "actions/initial_load.py": "`initial_load` of a row",
-    "sources/capture/log.py": "`capture` of a source",
-    "sources/kafka/topic.py": "`topic` of a row's `options`",
+    "rooms/actions/initial_load.py": "`initial_load` of a row",
+    "rooms/sources/capture/log.py": "`capture` of a source",
+    "rooms/sources/kafka/topic.py": "`topic` of a row's `options`",
     "batch/resynced_files.py": "`gddl resync` of some rows",
-    "actions/maintain.py": "`landing_retention` of a row",
+    "rooms/actions/maintain.py": "`landing_retention` of a row",
 }
 """Modules of jobs that write into landing folders, and the beginning of the row that says so on the pages."""
 IN_THE_LAKE = {
-    "actions/erase.py": "deletes its own files of captured changes",
-    "actions/reload_run.py": "removes tables of a reload that was not finished",
+    "rooms/actions/erase.py": "deletes its own files of captured changes",
+    "rooms/actions/reload_run.py": "removes tables of a reload that was not finished",
     "ledger/adoption.py": "the ledger of an adopted table",
     "ledger/erasures.py": "remembered keys",
     "ledger/ledger.py": "the ledger",
     "ledger/targets.py": "documents that say where a table was loaded",
-    "sources/snapshots/capture.py": "change files of snapshots, whose folder is in the lake (`Layout.landing`)",
+    "rooms/sources/snapshots/capture.py": "change files of snapshots, whose folder is in the lake (`Layout.landing`)",
 }
 """Modules that name landing folders and write elsewhere."""
 

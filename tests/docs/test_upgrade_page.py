@@ -26,12 +26,12 @@ import pytest
 from deltalake import DeltaTable
 
 import airflow_gddl
-from airflow_gddl import bundle
 from airflow_gddl.cli import airflow_home
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.tools import bundle
 from tests.harness.landing import write
 from tests.unit.pages import ROOT, page
 

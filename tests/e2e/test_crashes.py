@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.simulate.simulator import prepare
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape
-from airflow_gddl.simulate.table import differences, read_replica
+from airflow_gddl.tools.simulate.simulator import prepare
+from airflow_gddl.tools.simulate.spec import SimulateSpec, TableShape
+from airflow_gddl.tools.simulate.table import differences, read_replica
 from devtools.standalone import supervisor
 from tests.e2e.site import Site
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from airflow_gddl.contract.names import is_kept
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.eject import Known, files_of, reasons_against
+from airflow_gddl.tools.eject import Known, files_of, reasons_against
 from tests.conftest import LocalPort
 from tests.pairs.model import Lines, Model, line_of
 from tests.pairs.options import FACTORS, Assignment, completed, row_of

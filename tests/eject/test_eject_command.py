@@ -20,7 +20,7 @@ from airflow_gddl.contract.table_spec import (
     SchemaEvolution,
     SchemaGate,
 )
-from airflow_gddl.eject import Known, files_of, lost_by, reasons_against
+from airflow_gddl.tools.eject import Known, files_of, lost_by, reasons_against
 from tests.commands.test_cli import Shop, shop
 
 pytestmark = pytest.mark.core

@@ -19,7 +19,7 @@ from airflow_gddl.contract.actions import Eject, Erase
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
-from airflow_gddl.eject import Known, files_of
+from airflow_gddl.tools.eject import Known, files_of
 from spark_jobs.job.job_tables import run_job
 from tests.conftest import SPARK, LocalPort
 from tests.harness.lake import Lake, spec_of

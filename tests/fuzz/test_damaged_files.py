@@ -11,9 +11,9 @@ import pytest
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.probe import probe_all
-from spark_jobs.dialects.protocol import Unreadable, dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.rooms.dialects.probe import probe_all
+from spark_jobs.rooms.dialects.protocol import Unreadable, dialect_of
 from spark_jobs.rules.file_rows import FileRows, read_file
 from tests.fuzz.landed_forms import DMS, FORMS, damaged
 from tests.harness.engine_port import EnginePort

@@ -14,13 +14,13 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores import local as storage_local
-from spark_jobs.dialects.dms import DmsDialect
-from spark_jobs.dialects.protocol import Dialect
 from spark_jobs.discovery import LandingLocation, discover
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import BatchLimits, next_batch
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.waiting_files import Discovery
+from spark_jobs.rooms.dialects.dms import DmsDialect
+from spark_jobs.rooms.dialects.protocol import Dialect
 from tests.harness.landed import committed
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

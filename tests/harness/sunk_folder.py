@@ -9,8 +9,8 @@ from pathlib import Path
 
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.debezium import DebeziumDialect
-from spark_jobs.dialects.protocol import Dialect
+from spark_jobs.rooms.dialects.debezium import DebeziumDialect
+from spark_jobs.rooms.dialects.protocol import Dialect
 from tests.harness.landing_folder import START, Table
 
 HOURLY = "'year'=YYYY/'month'=MM/'day'=dd/'hour'=HH"

@@ -19,12 +19,12 @@ from airflow_gddl.contract.actions import Maintain, Verify
 from airflow_gddl.contract.result import MAINTENANCE_COUNTS
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.actions.maintain import RUNS_KEPT, MaintenanceResult
 from spark_jobs.batch.runtime import Clock, NoSpark, Runtime, Step, utc_now
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import TableOutcome
 from spark_jobs.job.table_job import attempt, totals_of
 from spark_jobs.ledger.claim import Claim
+from spark_jobs.rooms.actions.maintain import RUNS_KEPT, MaintenanceResult
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.vacuum import vacuum_hours
 from tests.harness.asked import options_of

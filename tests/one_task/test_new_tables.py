@@ -16,9 +16,9 @@ import pytest
 
 from airflow_gddl.contract.codec import report_from_json
 from airflow_gddl.runtime.compiled.proposals import StoredProposals
-from airflow_gddl.simulate.simulator import simulate
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape
 from airflow_gddl.stores import Storage
+from airflow_gddl.tools.simulate.simulator import simulate
+from airflow_gddl.tools.simulate.spec import SimulateSpec, TableShape
 from tests.one_task.commands import gddl
 from tests.unit.pages import page
 
@@ -150,7 +150,7 @@ def test_a_load_that_lands_for_days_is_looked_into_until_it_has_ended(
     site.land("shop.lines", age=4_000_000_000)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_LANDING"}
     site.date(OLD)
-    monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.DAY", 0.0)
+    monkeypatch.setattr("airflow_gddl.tools.onboarding.new_tables.finding.DAY", 0.0)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_PROPOSED"}
 
 
@@ -209,7 +209,7 @@ def test_limits_hold_under_ten_thousand_folders(tmp_path: Path, monkeypatch: pyt
     site.folders(*(f"shop/a{n:05}" for n in range(10_000)))  # empty
     site.folders("shop/tmp_x", "other/lines", "shop/a,b", "shop/__secret", "shop/x__changes", "shop/..,")
     site.land(*(f"shop.z{n}" for n in range(5)))
-    monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.MOST_READ", 5_000)
+    monkeypatch.setattr("airflow_gddl.tools.onboarding.new_tables.finding.MOST_READ", 5_000)
     for _ in range(3):
         found = site.look()
     assert [one["code"] for one in found.values()] == ["NEW_TABLE_PROPOSED"] * 5
@@ -388,5 +388,5 @@ def counted(method: Any, name: str, asked: list[str]) -> Any:
 def test_keys_of_a_large_load_are_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = Site(tmp_path)
     site.land("shop.lines")
-    monkeypatch.setattr("airflow_gddl.onboarding.new_tables.finding.MOST_MEASURED", 10)
+    monkeypatch.setattr("airflow_gddl.tools.onboarding.new_tables.finding.MOST_MEASURED", 10)
     assert site.codes() == {"crm:shop.lines": "NEW_TABLE_NO_KEY"}

@@ -19,9 +19,9 @@ from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoreReader
 from spark_jobs.batch.totals import TableOutcome
-from spark_jobs.dialects.probe import probe_all, reading
-from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.rooms.dialects.probe import probe_all, reading
+from spark_jobs.rooms.dialects.protocol import dialect_of
 from spark_jobs.rules.file_rows import FileRows, read_file
 from spark_jobs.tables import decoding
 from tests.debezium.probing import event, rows_of

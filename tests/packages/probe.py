@@ -44,7 +44,7 @@ OF_AIRFLOW = (
 ROOMS = {
     "airflow_gddl.hooks.databricks": "airflow.providers.databricks",
     "airflow_gddl.operators.lineage": "airflow.providers.openlineage",
-    "spark_jobs.sources.capture.engine_process": "jpype",
+    "spark_jobs.rooms.sources.capture.engine_process": "jpype",
 }
 """Modules that are loaded only where the package of their extra is."""
 CLIENTS = {"databricks": "databricks.sdk", "emr_serverless": "boto3", "glue": "boto3"}
@@ -102,7 +102,7 @@ def entry_points() -> dict[str, str]:
         names += [
             name for room, client in CLIENTS.items() if has(client) for name in modules(f"airflow_gddl.runners.{room}")
         ]
-        names.append("airflow_gddl.onboarding.database")
+        names.append("airflow_gddl.tools.onboarding.database")
     if has("airflow"):
         names += [name for part in OF_AIRFLOW for name in modules(f"airflow_gddl.{part}")]
     if has("pyspark"):

@@ -15,8 +15,15 @@ from pathlib import Path
 import pytest
 
 import airflow_gddl
-from airflow_gddl import bundle
-from airflow_gddl.bundle import (
+from airflow_gddl.cli import context
+from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.runners.databricks.job_files import JOB_FILES as DATABRICKS
+from airflow_gddl.runners.emr_serverless.job_files import JOB_FILES as EMR_SERVERLESS
+from airflow_gddl.runners.glue.job_files import JOB_FILES as GLUE
+from airflow_gddl.tools import bundle
+from airflow_gddl.tools.bundle import (
     DAGS,
     MWAA,
     PINS,
@@ -27,13 +34,6 @@ from airflow_gddl.bundle import (
     Target,
     write_tar,
 )
-from airflow_gddl.cli import context
-from airflow_gddl.cli.main import invoke
-from airflow_gddl.contract.codec import to_json
-from airflow_gddl.contract.errors import FatalError, MetadataError
-from airflow_gddl.runners.databricks.job_files import JOB_FILES as DATABRICKS
-from airflow_gddl.runners.emr_serverless.job_files import JOB_FILES as EMR_SERVERLESS
-from airflow_gddl.runners.glue.job_files import JOB_FILES as GLUE
 from tests.harness.lake import Lake, spec_of
 from tests.unit.pages import ROOT
 

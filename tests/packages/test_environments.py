@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.bundle import SPARK, Bundle, Target, here
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.layout import result_name, results_folder, spec_path
 from airflow_gddl.contract.result import JobResult
@@ -21,6 +20,7 @@ from airflow_gddl.contract.spec import CONTRACT_VERSION
 from airflow_gddl.runners.descriptor import DELTALAKE
 from airflow_gddl.runners.emr_serverless.job_files import JOB_FILES as EMR_SERVERLESS
 from airflow_gddl.runners.emr_serverless.platform import PYTHON
+from airflow_gddl.tools.bundle import SPARK, Bundle, Target, here
 from tests.harness.lake import Lake, spec_of
 
 pytestmark = pytest.mark.deep

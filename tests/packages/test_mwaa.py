@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.bundle import MWAA, PINS, Bundle
 from airflow_gddl.runners.databricks.job_files import JOB_FILES as DATABRICKS
+from airflow_gddl.tools.bundle import MWAA, PINS, Bundle
 from tests.unit.pages import ROOT
 
 VERSIONS = ("3.0.6", "3.2.1", "3.3.1")

@@ -48,7 +48,7 @@ def test_the_wheel_holds_both_sides_and_nothing_else(wheel: Path) -> None:
         for package in ("airflow_gddl", "spark_jobs")
         for path in (ROOT / package).rglob("*.py")
     }
-    page = {str(path.relative_to(ROOT)) for path in (ROOT / "airflow_gddl" / "page" / "static").iterdir()}
+    page = {str(path.relative_to(ROOT)) for path in (ROOT / "airflow_gddl" / "tools" / "page" / "static").iterdir()}
     assert source | page <= names
     assert any(name.endswith("page.js") for name in page)
     tops = {name.split("/")[0] for name in names}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.platform_check import job_checks
+from airflow_gddl.tools.platform_check import job_checks
 from tests.harness.s3_server import Bucket, serving
 from tests.platform_check.ground import Ground
 from tests.s3.conftest import Server, server, way

@@ -15,9 +15,9 @@ from unittest import mock
 from airflow_gddl.cli import context, metadata
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.platform_check import command, job_checks, storage_checks
-from airflow_gddl.platform_check.checks import CheckContext, Outcome
-from airflow_gddl.platform_check.job_checks import JobChecks
+from airflow_gddl.tools.platform_check import command, job_checks, storage_checks
+from airflow_gddl.tools.platform_check.checks import CheckContext, Outcome
+from airflow_gddl.tools.platform_check.job_checks import JobChecks
 
 SETTINGS: Mapping[str, Any] = {"runner": "local"}
 STORAGE = tuple(storage_checks.PROBES)

@@ -18,9 +18,9 @@ import pytest
 
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.cli.screen import Screen
-from airflow_gddl.platform_check import command
-from airflow_gddl.platform_check.checks import CHECKS
-from airflow_gddl.platform_check.command import FOLDER, by_hand
+from airflow_gddl.tools.platform_check import command
+from airflow_gddl.tools.platform_check.checks import CHECKS
+from airflow_gddl.tools.platform_check.command import FOLDER, by_hand
 from tests.harness.waiting import wait_for
 from tests.platform_check.ground import STORAGE, Ground
 from tests.s3.faulty import Fault, Way

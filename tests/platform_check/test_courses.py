@@ -15,10 +15,10 @@ import pytest
 
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
-from airflow_gddl.platform_check import command, job_checks, storage_checks
-from airflow_gddl.platform_check.checks import Outcome
-from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.runners.interface import JobOutcome
+from airflow_gddl.tools.platform_check import command, job_checks, storage_checks
+from airflow_gddl.tools.platform_check.checks import Outcome
+from airflow_gddl.tools.platform_check.job_checks import JobChecks
 from tests.harness.waiting import wait_for
 from tests.platform_check.ground import JOBS, Ground, on_workspace, outcomes
 
@@ -43,7 +43,7 @@ def test_jobs_of_this_machine(place: str, request: pytest.FixtureRequest) -> Non
 
 
 def test_without_the_tables_of_the_demo_jobs_are_not_tried(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "airflow_gddl.simulate.simulation", None)
+    monkeypatch.setitem(sys.modules, "airflow_gddl.tools.simulate.simulation", None)
     found = outcomes(ground.context(), "job.load", "job.cancel", "tables.rows")
     assert states(found) == {
         "job.load": "no-package", "job.cancel": "failed", "tables.rows": "failed", "cleanup": "PASS",

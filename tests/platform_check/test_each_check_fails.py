@@ -16,11 +16,11 @@ from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.python_command import JOB
-from airflow_gddl.platform_check import command, job_checks, storage_checks
-from airflow_gddl.platform_check.checks import CHECKS, CheckContext, Outcome
-from airflow_gddl.platform_check.command import FOLDER
-from airflow_gddl.platform_check.job_checks import JobChecks
 from airflow_gddl.stores import Storage
+from airflow_gddl.tools.platform_check import command, job_checks, storage_checks
+from airflow_gddl.tools.platform_check.checks import CHECKS, CheckContext, Outcome
+from airflow_gddl.tools.platform_check.command import FOLDER
+from airflow_gddl.tools.platform_check.job_checks import JobChecks
 from tests.platform_check.ground import STORAGE, Ground, outcomes
 
 FAKE_JOB = Path(__file__).parents[1] / "commands" / "fake_job.py"

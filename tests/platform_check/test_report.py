@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.platform_check import report
-from airflow_gddl.platform_check.checks import CHECKS, REASONS, FoundError, Outcome, failed, not_tried
+from airflow_gddl.tools.platform_check import report
+from airflow_gddl.tools.platform_check.checks import CHECKS, REASONS, FoundError, Outcome, failed, not_tried
 from tests.harness.examples import at_random
 from tests.platform_check.ground import Ground
 

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.extensions import DmsOptions
-from airflow_gddl.onboarding.landing import Landing
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import chunks_of
-from spark_jobs.dialects.probe import probe
-from spark_jobs.dialects.protocol import Unreadable
+from airflow_gddl.tools.onboarding.landing import Landing
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.rooms.dialects.probe import probe
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.file_rows import read_file
 
 _OPTIONAL, _REQUIRED = b"\x25\x02\x18\x02id", b"\x25\x00\x18\x02id"

@@ -96,9 +96,9 @@ def publish(root: Path, version: int, placed: Mapping[str, Mapping[str, Any]] | 
         placed: by data file, fields of the `puffin.VectorFile` of its deleted rows; None: the publisher copies bitmaps.
     """
     from airflow_gddl.stores import Storage  # noqa: PLC0415 - not where a reader is asked
-    from spark_jobs.features.iceberg.evolution import Evolution  # noqa: PLC0415 - as above
-    from spark_jobs.features.iceberg.puffin import VectorFile  # noqa: PLC0415 - as above
-    from spark_jobs.features.iceberg.version_3 import NextVersion  # noqa: PLC0415 - as above
+    from spark_jobs.rooms.features.iceberg.evolution import Evolution  # noqa: PLC0415 - as above
+    from spark_jobs.rooms.features.iceberg.puffin import VectorFile  # noqa: PLC0415 - as above
+    from spark_jobs.rooms.features.iceberg.version_3 import NextVersion  # noqa: PLC0415 - as above
     from spark_jobs.tables.iceberg_metadata import MetadataVersions  # noqa: PLC0415 - as above
     from spark_jobs.tables.replayed_log import replayed  # noqa: PLC0415 - as above
 

@@ -18,7 +18,7 @@ from airflow_gddl.contract.actions import Erase, Maintain, Rebuild
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.features.iceberg.publishing import IcebergPublisher
+from spark_jobs.rooms.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.iceberg_metadata import MetadataVersions
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, LakeTable

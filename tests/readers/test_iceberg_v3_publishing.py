@@ -23,7 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.stores import Storage
-from spark_jobs.features.iceberg.publishing import IcebergPublisher
+from spark_jobs.rooms.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.iceberg_metadata import MetadataVersions
 from tests.readers.iceberg_v3 import SharedTable
 from tests.readers.row_lineage import lineage

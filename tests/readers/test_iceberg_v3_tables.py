@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.stores import Storage
-from spark_jobs.features.iceberg.publishing import IcebergPublisher
+from spark_jobs.rooms.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.iceberg_metadata import MetadataVersions
 from tests.conftest import LocalPort
 from tests.readers import iceberg_v3

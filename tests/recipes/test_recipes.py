@@ -31,7 +31,7 @@ import sqlalchemy as sa
 from deltalake import DeltaTable
 
 from airflow_gddl.metadata.loading import load
-from airflow_gddl.onboarding.plan import endpoint_settings, table_mapping
+from airflow_gddl.tools.onboarding.plan import endpoint_settings, table_mapping
 from tests.conftest import LocalPort
 from tests.kafka.broker import Broker, broker
 from tests.one_task.postgres import execute, postgres

@@ -12,11 +12,11 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.probe import CARRIED
-from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.plan.applied_settings import ChangeSettings, settings_of
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import Column, Schema
+from spark_jobs.rooms.dialects.probe import CARRIED
+from spark_jobs.rooms.dialects.protocol import dialect_of
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.file_groups import FileGroup
 

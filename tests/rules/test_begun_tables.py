@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.dialects.protocol import Probed, begin_a_table
+from spark_jobs.rooms.dialects.protocol import Probed, begin_a_table
 from tests.harness.landed import planned_file
 
 PLAIN = Probed(file=planned_file("LOAD00000001.parquet"), columns=(("id", "int"),))

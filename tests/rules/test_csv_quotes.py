@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.probe import probe
-from spark_jobs.dialects.protocol import Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.rooms.dialects.probe import probe
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.file_rows import read_file
 from tests.harness.examples import at_random
 

@@ -15,9 +15,9 @@ from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.probe import CARRIED, probe
-from spark_jobs.dialects.protocol import Unreadable, dialect_of
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.rooms.dialects.probe import CARRIED, probe
+from spark_jobs.rooms.dialects.protocol import Unreadable, dialect_of
 from spark_jobs.rules.file_rows import FileRows, read_file
 from tests.harness.examples import at_random
 

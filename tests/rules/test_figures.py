@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.contract.errors import FatalError
-from spark_jobs.dialects.protocol import LOADED
+from spark_jobs.rooms.dialects.protocol import LOADED
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.delivered_columns import RowProblem
 from spark_jobs.rules.figures import BadRow, Figures, distinct, measure

@@ -62,7 +62,7 @@ def _patterns() -> Iterator[tuple[str, re.Pattern[str], str]]:
 PATTERNS = list(_patterns())
 BOUNDED = {
     "spark_jobs.tables.vacuum._PART": 200,  # `_LONGEST`
-    "spark_jobs.dialects.debezium.dialect._BESIDE": 1024,  # a name in S3; 255 on disks
+    "spark_jobs.rooms.dialects.debezium.dialect._BESIDE": 1024,  # a name in S3; 255 on disks
 }
 """Length of the longest text that a pattern is given, where the code before it bounds it."""
 

@@ -11,10 +11,10 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, Schema
+from spark_jobs.rooms.dialects.protocol import dialect_of
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.batch_schema import Stored
 from spark_jobs.rules.masks import hashed

@@ -16,9 +16,9 @@ import pytest
 
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.stores import Storage
-from spark_jobs.dialects.probe import probe, ranges_of
-from spark_jobs.dialects.protocol import Probed, RowRange, Unreadable
 from spark_jobs.plan.planned_batch import PlannedFile
+from spark_jobs.rooms.dialects.probe import probe, ranges_of
+from spark_jobs.rooms.dialects.protocol import Probed, RowRange, Unreadable
 from spark_jobs.rules.arrays import TextOverflowError, flat
 from spark_jobs.rules.file_rows import FileRows, read_file
 from spark_jobs.tables.file_parts import PartBounds, splits

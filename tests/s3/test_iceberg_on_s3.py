@@ -15,8 +15,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import NoSpark, Runtime
-from spark_jobs.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.job.job_tables import run_job
+from spark_jobs.rooms.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.iceberg_metadata import MetadataVersions
 from tests.readers.iceberg_v3 import SharedTable
 from tests.s3.conftest import Place

@@ -20,9 +20,9 @@ from airflow_gddl.contract.actions import Maintain, Rebuild, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, JobSpec, Roots, TableSpec
 from airflow_gddl.contract.table_spec import LandingRetention
-from airflow_gddl.onboarding.landing import Landing, measured_key
 from airflow_gddl.runtime.landing.polling import poll
 from airflow_gddl.stores import Storage, open_store
+from airflow_gddl.tools.onboarding.landing import Landing, measured_key
 from spark_jobs.batch.runtime import NoSpark, Runtime
 from spark_jobs.job.job_tables import run_job
 from tests.s3.gateway import find_server

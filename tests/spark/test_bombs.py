@@ -25,10 +25,10 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import Inflating
-from spark_jobs.dialects.probe import probe, require_bounded
 from spark_jobs.job.job_faults import translated
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.program import _settings
+from spark_jobs.rooms.dialects.probe import probe, require_bounded
 from spark_jobs.rules.file_rows import FileRows, read_file
 from spark_jobs.tables import batch_in_memory, file_parts
 from spark_jobs.tables.many_tasks import naming_files

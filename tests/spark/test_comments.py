@@ -7,7 +7,7 @@ from pathlib import Path
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
-from spark_jobs.catalogs.registrar import read_info
+from spark_jobs.rooms.catalogs.registrar import read_info
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, spec_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_gddl.capacity.plan import MWAA, Advice, Metadata, Plan, make_plan
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
+from airflow_gddl.tools.capacity.plan import MWAA, Advice, Metadata, Plan, make_plan
 
 SUNDAY = date(2026, 11, 1)
 

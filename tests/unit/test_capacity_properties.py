@@ -10,9 +10,9 @@ from croniter import croniter
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.capacity.plan import starts_on
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.metadata.cron import days_of, longest_gap, minutes_of
+from airflow_gddl.tools.capacity.plan import starts_on
 from airflow_gddl.topology.pipelines import arrange
 from tests.harness.examples import at_random
 

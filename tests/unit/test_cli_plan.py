@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from airflow_gddl.capacity.plan import Advice
 from airflow_gddl.cli.context import CliContext
 from airflow_gddl.cli.init import PROJECT, TABLES, DemoFolder, write_project
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.codec import plain
+from airflow_gddl.tools.capacity.plan import Advice
 from tests.unit.metadata_folder import row_file, write
 from tests.unit.pages import section
 

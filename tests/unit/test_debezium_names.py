@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.dialects.debezium.dialect import classify, is_beside
+from spark_jobs.rooms.dialects.debezium.dialect import classify, is_beside
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ import pyarrow as pa
 import pytest
 
 from spark_jobs.batch.source_log import log_time
-from spark_jobs.dialects.debezium.technical import (
+from spark_jobs.plan.planned_batch import TableState
+from spark_jobs.plan.source_snapshots import FirstChange, earliest, is_alone
+from spark_jobs.rooms.dialects.debezium.technical import (
     OP,
     SEQUENCE,
     commit_time,
@@ -21,8 +23,6 @@ from spark_jobs.dialects.debezium.technical import (
     with_keys,
     with_order_of_delivery,
 )
-from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.source_snapshots import FirstChange, earliest, is_alone
 from spark_jobs.rules.figures import Figures, FileFigures
 
 

@@ -15,10 +15,10 @@ from airflow_gddl.contract.layout import landing_root
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import HasEtag, Storage
 from spark_jobs.batch.notices import of_discovery
-from spark_jobs.dialects.dms import DmsDialect
-from spark_jobs.dialects.protocol import dialect_of
 from spark_jobs.discovery import folders_like
 from spark_jobs.plan.waiting_files import Discovery, NotListed
+from spark_jobs.rooms.dialects.dms import DmsDialect
+from spark_jobs.rooms.dialects.protocol import dialect_of
 from tests.harness.landing_folder import START, Table, counted_stats
 from tests.harness.s3_server import Bucket, serving
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from airflow_gddl.contract.extensions import DateDelimiter, DatePartition, DmsOptions
 from airflow_gddl.contract.file_names import change_time, classify, digits_of, is_temporary, moment
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.dms import DmsDialect
-from spark_jobs.dialects.protocol import EVERYTHING, Window
+from spark_jobs.rooms.dialects.dms import DmsDialect
+from spark_jobs.rooms.dialects.protocol import EVERYTHING, Window
 
 OPTIONS = DmsOptions()
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.postgresql_log import position_of
-from spark_jobs.dialects.debezium.technical import OP, with_loaded
-from spark_jobs.dialects.protocol import LOADED
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
+from spark_jobs.rooms.dialects.debezium.technical import OP, with_loaded
+from spark_jobs.rooms.dialects.protocol import LOADED
 
 SEEN = LoadedTransactions(snapshot="100:110:102,105", upto=1000)
 FAR = 1 << 32

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.onboarding.from_files import read
-from airflow_gddl.onboarding.rules import KeyFact, SourceFacts, TableFacts
+from airflow_gddl.tools.onboarding.from_files import read
+from airflow_gddl.tools.onboarding.rules import KeyFact, SourceFacts, TableFacts
 from tests.commands.test_cli import Answer, Shop, shop
 from tests.unit.pages import page
 
@@ -372,7 +372,7 @@ def test_other_documents_are_refused_by_name(text: str) -> None:
 def test_without_the_room_onboard_says_what_is_missing(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys  # noqa: PLC0415 - for this test alone
 
-    monkeypatch.setitem(sys.modules, "airflow_gddl.onboarding.from_files", None)
+    monkeypatch.setitem(sys.modules, "airflow_gddl.tools.onboarding.from_files", None)
     answer = onboarded(shop, mapping(ACTOR))
     assert (answer.status, "[COMMAND_MISSING]" in answer.err) == (2, True)
 

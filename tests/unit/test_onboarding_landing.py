@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_gddl.onboarding.landing import Landing, read_landing
-from airflow_gddl.onboarding.rules import DAY, SourceFacts, TableFacts
-from airflow_gddl.simulate.simulator import simulate
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape
+from airflow_gddl.tools.onboarding.landing import Landing, read_landing
+from airflow_gddl.tools.onboarding.rules import DAY, SourceFacts, TableFacts
+from airflow_gddl.tools.simulate.simulator import simulate
+from airflow_gddl.tools.simulate.spec import SimulateSpec, TableShape
 from tests.harness.dms_forms import DmsForm, rewrite
 
 ORDERS = pa.table(

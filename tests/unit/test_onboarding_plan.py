@@ -16,8 +16,8 @@ from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import LocalFolder
 from airflow_gddl.metadata.loading import load
 from airflow_gddl.metadata.settings import read_settings
-from airflow_gddl.onboarding.plan import OnboardingPlan, make_plan
-from airflow_gddl.onboarding.rules import KeyFact, SourceFacts, TableFacts
+from airflow_gddl.tools.onboarding.plan import OnboardingPlan, make_plan
+from airflow_gddl.tools.onboarding.rules import KeyFact, SourceFacts, TableFacts
 from tests.unit.metadata_folder import SETTINGS, write
 
 MB = 1024**2

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TierSpec
-from airflow_gddl.onboarding.database import best_key
-from airflow_gddl.onboarding.rules import (
+from airflow_gddl.tools.onboarding.database import best_key
+from airflow_gddl.tools.onboarding.rules import (
     DAY,
     Activity,
     KeyFact,

@@ -12,8 +12,8 @@ import pytest
 from airflow_gddl.cli.context import real
 from airflow_gddl.cli.main import invoke
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.onboarding.commands import next_steps
-from airflow_gddl.onboarding.plan import TASK_SETTINGS, endpoint_settings, pasted, table_mapping
+from airflow_gddl.tools.onboarding.commands import next_steps
+from airflow_gddl.tools.onboarding.plan import TASK_SETTINGS, endpoint_settings, pasted, table_mapping
 
 ORDERS = TableSpec(table="sales.order_lines", keys=("order_id", "line_no"), before_image_prefix="BI_")
 LOG = TableSpec(table="sales.log", keys=())

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_gddl.metadata import files
-from airflow_gddl.onboarding.yaml_text import comment, flow
+from airflow_gddl.tools.onboarding.yaml_text import comment, flow
 
 NAMES = st.text(min_size=1, max_size=12)
 VALUES = st.recursive(

@@ -17,8 +17,8 @@ from airflow_gddl.contract.spec import JobSpec, Roots
 from airflow_gddl.stores.delta_tables import opened
 from airflow_gddl.stores.lake_files import check_roots
 from devtools.install import translated
-from spark_jobs.catalogs import glue_catalog, iceberg_catalog
-from spark_jobs.catalogs.catalog_port import CatalogError
+from spark_jobs.rooms.catalogs import glue_catalog, iceberg_catalog
+from spark_jobs.rooms.catalogs.catalog_port import CatalogError
 
 
 @pytest.mark.parametrize(

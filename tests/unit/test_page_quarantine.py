@@ -9,7 +9,7 @@ import pytest
 
 from airflow_gddl.contract.names import HiddenColumns
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.page.detail import shown_row
+from airflow_gddl.tools.page.detail import shown_row
 
 SPEC = TableSpec(
     table="shop.people",

@@ -12,7 +12,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.file_names import PathFormat, moment
 from airflow_gddl.contract.spec import TableSpec
-from spark_jobs.dialects.debezium import DebeziumDialect
+from spark_jobs.rooms.dialects.debezium import DebeziumDialect
 from tests.harness.sunk_folder import FORMATS, HOURLY
 
 TIMES = st.datetimes(min_value=datetime(1970, 1, 1), max_value=datetime(2999, 12, 31))  # noqa: DTZ001  as in names

@@ -10,8 +10,8 @@ import pyarrow as pa
 from airflow_gddl.contract.actions import Plan, Rebuild, Reload
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.actions.reload_run import new_plan, shadow_of
 from spark_jobs.plan.planned_batch import BatchCommit, TableState
+from spark_jobs.rooms.actions.reload_run import new_plan, shadow_of
 from tests.harness.lake import Lake
 from tests.harness.landing import write
 

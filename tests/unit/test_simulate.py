@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from airflow_gddl.contract.errors import MetadataError
-from airflow_gddl.simulate.simulator import prepare, simulate
-from airflow_gddl.simulate.source import demo_spec, propose_keys, read_table
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape, Troubles
+from airflow_gddl.tools.simulate.simulator import prepare, simulate
+from airflow_gddl.tools.simulate.source import demo_spec, propose_keys, read_table
+from airflow_gddl.tools.simulate.spec import SimulateSpec, TableShape, Troubles
 
 PEOPLE = pa.table(
     {
@@ -46,7 +46,7 @@ def rows(spec: SimulateSpec, pattern: str = "2*.parquet") -> list[dict[str, Any]
 
 
 def test_files_have_the_service_s_names(spec: SimulateSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_gddl.simulate.simulator.ROWS_PER_LOAD_FILE", 4)
+    monkeypatch.setattr("airflow_gddl.tools.simulate.simulator.ROWS_PER_LOAD_FILE", 4)
     simulate(replace(spec, rounds=1))
     assert names(spec) == [
         "20240101-012015001.parquet",

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_gddl.simulate.table import Differences, differences
+from airflow_gddl.tools.simulate.table import Differences, differences
 
 TRUTH = pa.table(
     {

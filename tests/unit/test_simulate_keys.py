@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_gddl.simulate.simulator import prepare
-from airflow_gddl.simulate.source import propose_keys
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape
+from airflow_gddl.tools.simulate.simulator import prepare
+from airflow_gddl.tools.simulate.source import propose_keys
+from airflow_gddl.tools.simulate.spec import SimulateSpec, TableShape
 
 KEY_NAMES = [("order_id", "line_no"), ("OrderID", "LineNo"), ("invoice_no", "item"), ("tenant_id", "code", "seq")]
 

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_gddl.simulate.simulator import prepare
-from airflow_gddl.simulate.spec import SimulateSpec, TableShape, Troubles
-from airflow_gddl.simulate.table import differences
+from airflow_gddl.tools.simulate.simulator import prepare
+from airflow_gddl.tools.simulate.spec import SimulateSpec, TableShape, Troubles
+from airflow_gddl.tools.simulate.table import differences
 from tests.harness.examples import at_random
 from tests.harness.typed_tables import with_typed_columns
 

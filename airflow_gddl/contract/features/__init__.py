@@ -1,7 +1,7 @@
 """Features that a row switches on: what both sides know of each, a module for each with its `FEATURE`.
 
-The module of a feature is found in this package by its name, which `spark_jobs.features` has a package of, too: what a
-job does for it. A field of `TableSpec` that belongs to a feature is marked with its name.
+The module of a feature is found in this package by its name. What a job does for it is the package of that name in
+`spark_jobs.rooms.features`. A field of `TableSpec` that belongs to a feature is marked with its name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sources that jobs read themselves: what both sides know of each, a module for each with its `SOURCE`.
 
-The module of a source is found in this package by its name, which `spark_jobs.sources` has a package of, too: what
-brings its rows into files.
+The module of a source is found in this package by its name. What brings its rows into files is the package of that name
+in `spark_jobs.rooms.sources`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.bundle import Bundle, JobFiles, requirements
+from airflow_gddl.tools.bundle import Bundle, JobFiles, requirements
 
 
 def write(bundle: Bundle, wheel: Path) -> list[Path]:

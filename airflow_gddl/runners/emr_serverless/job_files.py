@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.bundle import Bundle, JobFiles, environment_of
+from airflow_gddl.tools.bundle import Bundle, JobFiles, environment_of
 
 ENTRY = '"""Entry point on EMR Serverless: the details of a failed run name the error."""\n\n'
 ENTRY += "from airflow_gddl.contract.python_command import exit_process\nfrom spark_jobs.main import task\n\n"

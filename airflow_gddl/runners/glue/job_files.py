@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from airflow_gddl.bundle import Bundle, JobFiles
+from airflow_gddl.tools.bundle import Bundle, JobFiles
 
 ENTRY = '''"""Entry point on Glue: Glue's own arguments are ignored."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.table_spec import SchemaEvolution, TableSpec
-from spark_jobs.dialects.dms import name_in_files
+from spark_jobs.rooms.dialects.dms import name_in_files
 from tests.conformance.delivery import Arrival, Delivery, Outcome
 from tests.conformance.history import PRECISION, SCALE, Kind
 from tests.conftest import LocalPort
