@@ -150,7 +150,7 @@ def _ending(source: DemoSource, loaded: LoadedMetadata, verified: JobResult) -> 
 
 def _next_steps(url: str, place: DemoFolder, metadata: str) -> list[str]:
     """Lines with commands for copying."""
-    body = json.dumps({"logical_date": None, "conf": {"full_refresh": True}})
+    body = json.dumps({"logical_date": None, "conf": {"action": "rebuild"}})
     replica = place.lake.joinpath(*_TABLE.split("."))
     return [
         "",

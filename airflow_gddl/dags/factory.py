@@ -45,7 +45,8 @@ _ACTIONS = {
     "run": "Load what has landed",
     "verify": "Verify: compare the replica with its change table",
     "replay": "Replay: process quarantined rows again",
-    "dismiss": "Dismiss: give up quarantined rows for which nothing better comes",
+    "dismiss": "Dismiss: leave quarantined rows out for good",
+    "rebuild": "Rebuild: make replica and history again from the change table; nothing is lost",
     "reload": "Reload: load again from the files that are there, and from nothing else",
 }
 
@@ -115,12 +116,6 @@ def windows() -> dict[str, Param]:
 def _repairs() -> dict[str, Param]:
     """Fields that concern tables that are made again."""
     return {
-        "full_refresh": Param(
-            False,
-            type=["null", "boolean"],
-            title="Rebuild",
-            description="Rebuild from the change table; no landing file is needed, and nothing is lost.",
-        ),
         "all": Param(
             False,
             type=["null", "boolean"],

@@ -428,7 +428,7 @@ class GddlLoadOperator(JobOperator):
         tables: names, `schema.name`; a text is split at commas and blanks.
         select, exclude: selectors of tables, `tag:finance`; see `runtime.table_directory.selected`. Without `tables`
             and `select`, the task fails.
-        full_refresh: rebuild them from their change tables.
+        rebuild: make them again from their change tables.
         metadata: folder or `s3://` URL; None: as for the DAGs, from the configuration.
         runner: see `JobTask`.
     """
@@ -443,7 +443,7 @@ class GddlLoadOperator(JobOperator):
         tables: Sequence[str] | str = (),
         select: Sequence[str] | str = (),
         exclude: Sequence[str] | str = (),
-        full_refresh: bool = False,
+        rebuild: bool = False,
         metadata: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -451,7 +451,7 @@ class GddlLoadOperator(JobOperator):
         self.tables = tables
         self.select = select
         self.exclude = exclude
-        self.full_refresh = full_refresh
+        self.rebuild = rebuild
 
     @property
     def job_key(self) -> str:

@@ -52,7 +52,7 @@ class TablesLoad(LoadExecution):
             why = compiled.state.why or "it has no tables"
             raise RetriableError(METADATA_UNREACHABLE, why, where=operator.metadata, remedy="see the import errors")
         names = requested(directory, operator.tables, operator.select, operator.exclude)
-        requests = requests_of({"tables": names, "full_refresh": operator.full_refresh}, directory)
+        requests = requests_of({"tables": names, "action": "rebuild" if operator.rebuild else "run"}, directory)
         if requests.refused:
             raise requests.refused[0]
         works = {}
@@ -62,7 +62,7 @@ class TablesLoad(LoadExecution):
             question = Question(run=self.run_key, now=utc_now(), form=from_params(conf))
             work = observe(document, question, environ, configuration.following(environ))
             marks = {**work.initial, **work.increments}
-            first = operator.full_refresh
+            first = operator.rebuild
             works[dag_id] = replace(work, initial=marks if first else {}, increments={} if first else marks)
         self.context["ti"].xcom_push(key=_WORK, value={dag_id: plain(work) for dag_id, work in works.items()})
         return works

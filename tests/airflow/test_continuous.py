@@ -149,7 +149,7 @@ def test_a_failed_start_is_retried_within_the_run(pack: Stage) -> None:
     ("conf", "tables", "action"),
     [
         ({"tables": ["shop.b"]}, ["shop.b"], "run"),
-        ({"tables": ["shop.a"], "full_refresh": True}, ["shop.a"], "rebuild"),
+        ({"tables": ["shop.a"], "action": "rebuild"}, ["shop.a"], "rebuild"),
         ({"action": "verify"}, ["shop.a", "shop.b"], "verify"),
     ],
 )

@@ -270,11 +270,10 @@ def form(stage: Stage) -> dict[str, Any]:
         ("tables", ["no dot"], False),
         ("tables", ["../x.y"], False),
         ("tables", "shop.orders", False),
-        ("full_refresh", True, True),
-        ("full_refresh", "yes", False),
         ("all", True, True),
         ("all", "yes", False),
         ("action", "verify", True),
+        ("action", "rebuild", True),
         ("action", "errors_list", False),
         ("codes", ["OP_UNKNOWN"], True),
         ("codes", ["drop table"], False),
@@ -286,7 +285,7 @@ def form(stage: Stage) -> dict[str, Any]:
 def test_a02_the_form_is_validated(stage: Stage, field: str, value: object, good: bool) -> None:
     schema = form(stage)
     assert list(schema) == [
-        "tables", "action", "codes", "reason", "from", "to", "full_refresh", "all", "confirmed",
+        "tables", "action", "codes", "reason", "from", "to", "all", "confirmed",
     ], "what rebuilds tables comes last"  # fmt: skip
     assert schema["action"]["values_display"].keys() == set(schema["action"]["enum"])
     assert jsonschema.Draft202012Validator(schema[field]).is_valid(value) is good
@@ -298,7 +297,7 @@ def test_the_form_of_a_dag_for_one_table_has_no_choice_of_tables(stage: Stage) -
     dags = build_dags()
     for dag_id in ("gddl.shop.own", "gddl.shop.c"):
         dag = dags[dag_id]
-        assert list(dag.params) == ["action", "codes", "reason", "from", "to", "full_refresh", "confirmed"], dag_id
+        assert list(dag.params) == ["action", "codes", "reason", "from", "to", "confirmed"], dag_id
         assert "*Tables*" not in str(dag.doc_md)
     asked = dags["gddl.shop.own"].params
     asked.update({"tables": ["shop.own"], "action": "verify"})

@@ -299,8 +299,8 @@ def test_only_the_requested_tables_run() -> None:
     work = world.decide(RunRequestForm(tables=("s.a",)))
     assert (sorted(work.initial), sorted(work.increments)) == ([], ["s.a"])
     with pytest.raises(MetadataError, match=r"OPTION_INVALID.*all 3 tables.*set all to true"):
-        world.decide(RunRequestForm(full_refresh=True))
-    work = world.decide(RunRequestForm(full_refresh=True, all=True))
+        world.decide(RunRequestForm(action="rebuild"))
+    work = world.decide(RunRequestForm(action="rebuild", all=True))
     assert (sorted(work.initial), sorted(work.increments)) == (["s.a", "s.b", "s.c"], [])
     assert sorted(world.decide(RunRequestForm(start="2024-01-01")).initial) == ["s.c"]
     assert not world.decide(RunRequestForm(tables=("s.a",), start="2024-01-01")).is_some
@@ -414,9 +414,9 @@ def test_a_requested_table_does_not_wait() -> None:
 
 
 def test_params_become_a_run_request() -> None:
-    given = {"tables": ["a.b"], "full_refresh": True, "from": "2024-01-31T00:00:00Z", "to": None}
+    given = {"tables": ["a.b"], "action": "rebuild", "from": "2024-01-31T00:00:00Z", "to": None}
     asked = from_params(json.dumps(given))
-    assert asked == RunRequestForm(tables=("a.b",), full_refresh=True, start="2024-01-31T00:00:00Z")
+    assert asked == RunRequestForm(tables=("a.b",), action="rebuild", start="2024-01-31T00:00:00Z")
     assert asked.window == PollWindow(1706659200.0, None)
     assert from_params({"action": "replay", "codes": ["OP_UNKNOWN"]}).codes == ("OP_UNKNOWN",)
     given = {"action": "dismiss", "codes": ["OP_UNKNOWN"], "reason": " gone "}
@@ -435,7 +435,7 @@ def test_params_become_a_run_request() -> None:
         {"from": "2024-02-01", "to": "2024-01-01"},
         {"to": 7},
         {"action": "drop"},
-        {"action": "verify", "full_refresh": True},
+        {"action": "rebuild", "confirmed": True},
         {"codes": ["OP_UNKNOWN"]},
         {"action": "replay", "codes": {"OP_UNKNOWN": 1}},
         {"action": "replay", "codes": [7]},

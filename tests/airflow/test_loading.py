@@ -153,7 +153,7 @@ def test_a_table_with_unfinished_work_has_work_without_new_files(tmp_path: Path)
 
 def test_a02_a_failed_full_refresh_resumes(tmp_path: Path) -> None:
     made, runner = document(tmp_path), ListRunner(set(BAD))
-    asked = RunRequestForm(full_refresh=True)
+    asked = RunRequestForm(action="rebuild")
     attempt(made, ListRunner(), run="before")
     attempt(made, runner, asked=asked)
     attempt(made, runner, asked=asked)

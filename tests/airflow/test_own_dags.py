@@ -64,7 +64,7 @@ def test_named_tables_are_loaded_and_the_schedule_knows(stage: Stage) -> None:
     assert sorted(stage.state(PACK).hints) == ["shop.a"]
     assert run_pack()["run"] == "success"
     assert stage.loaded[-1] == ["shop.b"]
-    assert states(own_dag(tables=["shop.a"], full_refresh=True)) == {"load": "success"}
+    assert states(own_dag(tables=["shop.a"], rebuild=True)) == {"load": "success"}
     assert stage.jobs[-1]["options"]["action"]["name"] == "rebuild"
 
 

@@ -42,10 +42,10 @@ def find(**params: Any) -> list[dict[str, Any]]:
 
 
 def test_each_dag_gets_a_request_for_its_tables(shop: Stage) -> None:
-    found = find(tables=["shop.b", "shop.big", "shop.a", "shop.a"], full_refresh=True, action="run", **{"from": None})
+    found = find(tables=["shop.b", "shop.big", "shop.a", "shop.a"], action="rebuild", **{"from": None})
     assert found == [
-        {"trigger_dag_id": "gddl.shop.big", "conf": {"tables": ["shop.big"], "full_refresh": True, "action": "run"}},
-        {"trigger_dag_id": PACK, "conf": {"tables": ["shop.a", "shop.b"], "full_refresh": True, "action": "run"}},
+        {"trigger_dag_id": "gddl.shop.big", "conf": {"tables": ["shop.big"], "action": "rebuild"}},
+        {"trigger_dag_id": PACK, "conf": {"tables": ["shop.a", "shop.b"], "action": "rebuild"}},
     ]
 
 
@@ -56,7 +56,7 @@ def test_each_dag_gets_a_request_for_its_tables(shop: Stage) -> None:
         ({"tables": []}, "no table is named"),
         ({"tables": ["shop.typo", "shop.off"]}, r"no table of the metadata: shop\.typo"),
         ({"tables": ["shop.off"]}, r"no DAG loads shop\.off"),
-        ({"table": ["shop.a"], "fullrefresh": True}, r"fullrefresh \(did you mean full_refresh\?\), table \(did"),
+        ({"table": ["shop.a"], "actions": "rebuild"}, r"actions \(did you mean action\?\), table \(did"),
         ({"tables": ["shop.a"], "action": "erase"}, "no action is called"),
     ],
 )
@@ -113,7 +113,7 @@ def test_runs_are_triggered_by_airflow_itself(shop: Stage) -> None:
     big = build_dags()["gddl.shop.big"]
     big.test(logical_date=datetime(2027, 1, 1, tzinfo=UTC))
     store(big)
-    conf = {"tables": ["shop.big", "shop.off"], "full_refresh": True}
+    conf = {"tables": ["shop.big", "shop.off"], "action": "rebuild"}
     done = build_upkeep_dags()["gddl_rerun"].test(logical_date=datetime(2027, 1, 2, tzinfo=UTC), run_conf=conf)
     states = {(ti.task_id, ti.map_index): str(ti.state) for ti in done.get_task_instances()}
     # A table that no DAG loads stops no other, and is named.

@@ -101,7 +101,7 @@ def test_a02_one_table_alone_a_full_refresh_and_a_window(stage: Stage) -> None:
     stage.land("shop.b")
     run()
     assert run(conf={"tables": ["shop.b"]}) == BROUGHT
-    assert run(conf={"tables": ["shop.a"], "full_refresh": True}) == DONE
+    assert run(conf={"tables": ["shop.a"], "action": "rebuild"}) == DONE
     assert run(conf={"from": "2020-01-01T00:00:00Z", "to": "2021-01-01T00:00:00Z"}) == IDLE
     assert run(conf={"from": "2020-01-01T00:00:00Z"}) == BROUGHT
     assert stage.loaded == [["shop.a", "shop.b"], ["shop.b"], ["shop.a"], ["shop.a", "shop.b"]]

@@ -117,7 +117,7 @@ def test_a02_invalid_requests_are_not_retried(stage: Stage) -> None:
 def test_a_window_without_files_is_named(stage: Stage) -> None:
     stage.rows("{table: shop.a, keys: [id]}")
     stage.land("shop.a")
-    asked = {"tables": ["shop.a"], "full_refresh": True, "from": "2999-01-01"}
+    asked = {"tables": ["shop.a"], "action": "rebuild", "from": "2999-01-01"}
     assert isinstance(fired(trigger(stage, run_params=json.dumps(asked))), TaskSkippedEvent)
     work = poll_once(str(stage.metadata), PACK, Question(run="manual__1", now=utc_now(), form=from_params(asked)))
     assert work is not None

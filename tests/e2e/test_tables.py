@@ -18,7 +18,7 @@ def test_a_rerun_loads_the_tables_of_its_conf(site: Site) -> None:
     site.land("shop.b")
     site.load(SHOP)
     assert [job["tables"] for job in site.jobs("shop")] == [["shop.a", "shop.b"]]
-    site.load(SHOP, tables=["shop.b"], full_refresh=True)
+    site.load(SHOP, tables=["shop.b"], action="rebuild")
     assert [job["tables"] for job in site.jobs("shop")][1:] == [["shop.b"]]
     assert [job["options"]["action"]["name"] for job in site.jobs("shop")] == ["run", "rebuild"]
 
@@ -66,7 +66,7 @@ def test_a_table_starts_a_dag_of_its_users_and_tells_it_what_is_new(site: Site) 
 
 @pytest.mark.parametrize(
     ("conf", "named"),
-    [({"tables": "shop.a"}, "tables"), ({"full_refresh": "yes"}, "full_refresh"), ({"from": "yesterday"}, "from")],
+    [({"tables": "shop.a"}, "tables"), ({"all": "yes"}, "all"), ({"from": "yesterday"}, "from")],
 )
 def test_what_the_form_would_refuse_is_refused_over_rest(site: Site, conf: dict[str, object], named: str) -> None:
     with pytest.raises(FatalError, match=r"40\d") as caught:
@@ -77,10 +77,8 @@ def test_what_the_form_would_refuse_is_refused_over_rest(site: Site, conf: dict[
 def test_a_field_that_nobody_knows_is_refused_by_name(site: Site) -> None:
     """Airflow's form has no word for it; the run says why it failed, to whoever asks over REST, too."""
     site.runs.wait_for(["gddl_rerun"])
-    with pytest.raises(
-        FatalError, match=r"OPTION_INVALID\] unknown fields: fullrefresh \(did you mean full_refresh\?\)"
-    ):
-        site.load("gddl_rerun", tables=["shop.a"], fullrefresh=True)
+    with pytest.raises(FatalError, match=r"OPTION_INVALID\] unknown fields: actions \(did you mean action\?\)"):
+        site.load("gddl_rerun", tables=["shop.a"], actions="rebuild")
 
 
 def test_rows_come_break_and_go(site: Site) -> None:

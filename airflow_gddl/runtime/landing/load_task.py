@@ -210,17 +210,17 @@ class Loading:
         action, hint = self.request.work.form.action, None
         if action == "verify":  # which has no load result
             return
-        if action in ("run", "reload") and result.status != "failed":
+        whole = action not in ("replay", "dismiss")
+        if whole and result.status != "failed":
             mark = "" if result.revisit else self._marks[result.table]
             hint = TableHint(mark=mark, looked_at=self.request.work.looked_at, run=self.request.run)
         event = extra_of(result) if hint is not None or action == "replay" else None
-        whole = action in ("run", "reload")
         self._kept.append(self.state.take(result, self._airflow, whole=whole, hint=hint, event=event))
 
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
         form = self.request.work.form
         options = JobOptions(
-            action=action_of(form, rebuilds=self.request.stage == "initial"),
+            action=action_of(form),
             full_listing=self.request.by_person,
             wait_seconds=self.request.wait_seconds,
             origin=(self.request.document.pipeline.dag_id, *self._airflow),
@@ -243,17 +243,13 @@ class Loading:
         if is_page(outcome.log):
             # The URL of the job is known only now.
             for result in self._kept:
-                self.state.take(result, (*self._airflow, outcome.log), whole=form.action in ("run", "reload"))
+                self.state.take(result, (*self._airflow, outcome.log), whole=form.action not in ("replay", "dismiss"))
         self.stopped = outcome.cancelled_by is not None
         self.waiting = outcome.waiting
 
 
-def action_of(form: RunRequestForm, *, rebuilds: bool) -> Action:
-    """What a job does for a request in Airflow.
-
-    Args:
-        rebuilds: whether this task makes tables again where the request has `full_refresh`; others load.
-    """
+def action_of(form: RunRequestForm) -> Action:
+    """What a job does for a request in Airflow."""
     match form.action:
         case "verify":
             return Verify()
@@ -261,9 +257,11 @@ def action_of(form: RunRequestForm, *, rebuilds: bool) -> Action:
             return HandleErrors(mode="replay", codes=form.codes)
         case "dismiss":
             return HandleErrors(mode="dismiss", codes=form.codes, reason=form.reason)
+        case "rebuild":
+            return Rebuild()
         case "reload":
             return Reload(confirmed=form.confirmed, landed_since=form.start or "", landed_until=form.end or "")
-    return Rebuild() if form.full_refresh and rebuilds else Run()
+    return Run()
 
 
 def waves(specs: Sequence[TableSpec]) -> Iterator[list[TableSpec]]:

@@ -18,11 +18,11 @@ from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.landing.polling import PollWindow
 from airflow_gddl.runtime.table_directory import TableRow, selected
 
-What = Literal["run", "verify", "replay", "dismiss", "reload"]
+What = Literal["run", "verify", "replay", "dismiss", "rebuild", "reload"]
 _BACKFILL = "backfill__"
 """Prefix of the run ids of Airflow's backfills, which Airflow 3.2 and newer refuses at once for these DAGs."""
 _BY_AIRFLOW = ("scheduled__", _BACKFILL, "asset_triggered__", "asset_materialization__")
-FIELDS = ("tables", "full_refresh", "all", "action", "confirmed", "codes", "reason", "from", "to")
+FIELDS = ("tables", "all", "action", "confirmed", "codes", "reason", "from", "to")
 """Of the trigger form, and of `conf`."""
 _ADDED_BY_AIRFLOW = ("openlineage",)
 """Keys that Airflow's own operators add to `conf`: `TriggerDagRunOperator` names its task there as the run's parent."""
@@ -38,20 +38,19 @@ class RunRequestForm:
 
     Attributes:
         tables: only these, with or without new files; empty: all of the pipeline.
-        full_refresh: rebuild them from their change tables.
         start, end: only those with landing files last modified from `start` on and before `end` (ISO 8601, UTC when
             there is no zone), loaded before or not, each listed in full. None: open.
         action: `verify` compares replicas with their changes, `replay` processes quarantined rows again, `dismiss`
-            gives them up; none of them loads new files. `reload` loads tables from the files that are there, and from
-            nothing else; with `start` or `end` it reads files of this time again, and all others keep what they gave.
+            leaves them out for good; none of them loads new files. `rebuild` makes tables again from their change
+            tables, `reload` from the files that are there, and from nothing else; with `start` or `end` it reads files
+            of this time again, and all others keep what they gave.
         confirmed: `reload` also where rows, columns or changes of a table go.
         codes: `replay` and `dismiss` concern only rows quarantined with these codes; empty: all, for `replay` alone.
-        reason: why nothing better is expected for the rows that `dismiss` gives up.
+        reason: why nothing better is expected for the rows that `dismiss` leaves out.
         all: confirms a rebuild or reload of all tables of the pipeline.
     """
 
     tables: tuple[str, ...] = ()
-    full_refresh: bool = False
     start: str | None = None
     end: str | None = None
     action: What = "run"
@@ -62,13 +61,12 @@ class RunRequestForm:
 
     @property
     def is_some(self) -> bool:
-        named = bool(self.tables) or self.all
-        return named or self.full_refresh or self.window is not None or self.action != "run"
+        return bool(self.tables) or self.all or self.window is not None or self.action != "run"
 
     @property
     def repairs(self) -> bool:
         """Whether tables are made again, with or without new files."""
-        return self.full_refresh or self.action == "reload"
+        return self.action in ("rebuild", "reload")
 
     @property
     def window(self) -> PollWindow | None:
@@ -112,8 +110,7 @@ class RunRequestForm:
         if refused is not None and set(self.tables).isdisjoint(all_tables):
             raise refused
         if self.repairs and not self.tables and not self.all and len(all_tables) > 1:
-            verb = "rebuild" if self.full_refresh else "reload"
-            what = f"a {verb} of all {len(all_tables)} tables of this DAG must be meant"
+            what = f"a {self.action} of all {len(all_tables)} tables of this DAG must be meant"
             raise invalid_request(what, "name tables, or set all to true")
         if self.action == "dismiss" and not self.tables and len(all_tables) > 1:
             raise invalid_request("rows of which tables are dismissed is not given", "name tables")
@@ -131,7 +128,6 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
         refuse_unknown(given, FIELDS)
         form = RunRequestForm(
             tables=tuple(given.get("tables") or ()),
-            full_refresh=given.get("full_refresh") is True,
             start=given.get("from") or None,
             end=given.get("to") or None,
             action=given.get("action") or "run",
@@ -145,8 +141,6 @@ def from_params(params: Mapping[str, Any] | str) -> RunRequestForm:
     _ = form.window
     if form.action not in get_args(What):
         raise invalid_request(f"no action is called {form.action!r}", f"choose one of {', '.join(get_args(What))}")
-    if form.action != "run" and form.full_refresh:
-        raise invalid_request(f"full_refresh can't be combined with {form.action}", "request one of the two")
     if form.confirmed and form.action != "reload":
         raise invalid_request(
             f"confirmed can't be combined with {form.action}", "set action to reload, or leave it out"

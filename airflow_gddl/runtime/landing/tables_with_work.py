@@ -276,7 +276,7 @@ def _initial(ready: Mapping[str, TableSpec], form: RunRequestForm, seen: Pipelin
 
     Tables that depend on each other are loaded by one task, in their order: by the latter where one has a replica.
     """
-    if form.repairs or form.action != "run":
+    if form.action != "run":
         return set(ready) if form.repairs else set()
     first = {name for name, spec in ready.items() if seen.state.record(name).hint is None and not seen.exists(spec)}
     linked: dict[str, set[str]] = {name: set() for name in ready}

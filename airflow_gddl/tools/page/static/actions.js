@@ -12,9 +12,9 @@ const ACTIONS = [
   ["Rerun", "Runs the table now, with or without new files. No file is loaded twice.", {}],
   ["Verify", "Compares the replica with its change table. The run fails if they differ.", { action: "verify" }],
   [REPLAY, "Processes all quarantined rows and files again. Fix the cause first.", { action: "replay" }],
-  [DISMISS, "Gives up quarantined rows of one code: they are never loaded, and need no more attention. They stay in the errors table.", { action: "dismiss" }],
+  [DISMISS, "Leaves quarantined rows of one code out for good: they are never loaded, and need no more attention. They stay in the errors table.", { action: "dismiss" }],
   ["Reload from files", "Loads the table again from the landing files that are there, and from nothing else. Rows, columns and changes that no file holds go; the change table keeps them as archived.", { action: "reload", confirmed: true }],
-  ["Rebuild", "Rebuilds the replica and its history from the change table; no landing file is needed. Readers see the old table until the new one is complete. This can take long.", { full_refresh: true }],
+  ["Rebuild", "Rebuilds the replica and its history from the change table; no landing file is needed. Readers see the old table until the new one is complete. This can take long.", { action: "rebuild" }],
 ];
 const ENDED = ["success", "failed"];
 
@@ -128,7 +128,7 @@ function runText(run) {
 }
 
 function isDangerous(more) {
-  return Boolean(more.full_refresh || more.confirmed || more.action === "dismiss");
+  return Boolean(more.confirmed || ["rebuild", "dismiss"].includes(more.action));
 }
 
 /** go: called with the reason that was entered; empty where none is needed. */
