@@ -147,7 +147,7 @@ COMMANDS: Mapping[str, Command] = {
     "as-of": Command(
         "airflow_gddl.tools.as_of.commands:app",
         RUN,
-        "gddl as-of --source crm --at latest --prefix closing_2026_01",
+        "gddl as-of --source crm --at latest --name closing_2026_01",
         "as-of.md",
     ),
     "maintain": Command(

@@ -305,7 +305,7 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
 ) -> None:
     """Give up quarantined rows for which nothing better comes: they are never loaded, and need no more attention.
 
-    They stay in the errors table, marked as resolved. Only a reload from the files processes them again. With
+    They stay in the quarantine, marked as resolved. Only a reload from the files processes them again. With
     --code KEYS_SHARED: say that the rows which share a key are meant to.
     """
     cli = context.of(ctx)
@@ -313,7 +313,7 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
         raise MetadataError(OPTION_INVALID, "--reason is empty", remedy="say why nothing better is expected")
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
-        ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
+        ask(f"Dismiss the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
     action = HandleErrors(
         mode="dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=context.user_name()
     )

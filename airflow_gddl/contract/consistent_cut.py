@@ -177,7 +177,7 @@ def require_name(name: str) -> None:
         MetadataError: `OPTION_INVALID`.
     """
     if not _NAME.fullmatch(name):
-        remedy = "name it (--prefix) in lower-case letters, digits and _, e.g. closing_2026_01"
+        remedy = "name it (--name) in lower-case letters, digits and _, e.g. closing_2026_01"
         raise MetadataError(OPTION_INVALID, f"not a name of a cut: {name!r:.80}", remedy=remedy)
 
 

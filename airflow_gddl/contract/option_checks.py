@@ -60,7 +60,7 @@ def _flat_fields(fields: object) -> Iterator[SpecProblem]:
             yield SpecProblem(FIELD_VALUE, path, str(name), "no field of a change event", remedy)
         if not new or str(new) in known:
             what = "another field has this name" if new else "no name"
-            yield SpecProblem(FIELD_VALUE, path, str(new), what, "write the name behind the colon of add.fields")
+            yield SpecProblem(FIELD_VALUE, path, str(new), what, "write the name after the colon of add.fields")
         known.add(str(new))
 
 

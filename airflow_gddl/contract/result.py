@@ -195,7 +195,7 @@ class JobResult:
     """Truncates of the source's table that the files had, which are in no other count; `truncate` of the row says what
     became of them."""
     in_quarantine: int | None = None
-    """Unresolved rows and files of the errors table after the run; None: not counted."""
+    """Unresolved rows and files of the quarantine after the run; None: not counted."""
     files_in_quarantine: int = 0
     """How many of these are whole files, which could not be read."""
     revisit: bool = False

@@ -110,7 +110,7 @@ def _require_bounds(tokens: Sequence[Any]) -> None:
     for before, token in pairwise((None, *tokens)):
         name = token.token_type.name
         if name == "DASH" and before is not None and before.token_type.name == name and before.end + 1 == token.start:
-            raise ExpressionError("a comment", "write comments into the file, behind #", token.start)
+            raise ExpressionError("a comment", "write comments into the file, after #", token.start)
         depth += (name == "L_PAREN") - (name == "R_PAREN")
         prefixes = prefixes + 1 if name in ("NOT", "DASH") else 0
         if max(depth, prefixes) > MAX_DEPTH:

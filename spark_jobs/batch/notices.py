@@ -489,7 +489,7 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     codes = ", ".join(sorted({u.code for u in bad} - {FILE_UNREADABLE, FILE_VANISHED}))
     kept = "files could not be read" + (f" ({codes})" if codes else "")
     kept += "; they are in quarantine, and are read again when they change, or by a replay"
-    removal_message = "files were removed after the listing; they are loaded if they are delivered again"
+    removal_message = "files were removed after the listing; they are loaded if they are re-delivered"
     return (*_of_paths(FILE_UNREADABLE, kept, unreadable), *_of_paths(FILE_VANISHED, removal_message, vanished))
 
 
@@ -507,7 +507,7 @@ def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
         f"finds the table equal to its changes; deliver them again, or load {table} again from its source"
     )
     changes = (
-        "change files could not be read and were dismissed: what they hold is missing until they are delivered again, "
+        "change files could not be read and were dismissed: what they hold is missing until they are re-delivered, "
         "or a newer full load comes"
     )
     return (

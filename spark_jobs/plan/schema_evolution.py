@@ -270,7 +270,7 @@ def require_keys(target: Schema, groups: tuple[LandedGroup, ...], keys: Mapping[
                 KEY_COLUMN_MISSING,
                 f"key column {key!r} is missing, or holds nothing but nulls; columns of the file: {has}",
                 where=", ".join(group.label for group in lacking),
-                remedy="correct keys of the table (rename counts), or have the files delivered again with the column; "
+                remedy="correct keys of the table (rename counts), or have the files re-delivered with the column; "
                 "files that are none of the table's are taken out of the landing folder",
             )
 

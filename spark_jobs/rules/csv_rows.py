@@ -198,7 +198,7 @@ def _without_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
     first = [value for value, is_good in zip(rows.table.column(0).to_pylist(), good, strict=True) if is_good]
     if first and all(is_operation(value, kind) for value in first):
         names = len(form.csv_columns)
-        what = f"each line begins with an operation, and has fewer fields behind it than options.csv_columns ({names})"
+        what = f"each line begins with an operation, and has fewer fields after it than options.csv_columns ({names})"
         raise ValueError(f"{what}; columns that were added later, which older lines lack, belong in options.csv_added")
     return rows
 

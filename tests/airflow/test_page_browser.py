@@ -247,7 +247,7 @@ def test_rows_of_one_code_are_dismissed_with_a_reason(pages: Any) -> None:
     page.locator("#quarantine").get_by_role("button", name="KEY_NULL 1").click()
     page.locator("#quarantine").get_by_text("1 row", exact=True).wait_for()
     button.click()
-    expect(dialog).to_contain_text("Gives up the quarantined rows with code KEY_NULL")
+    expect(dialog).to_contain_text("Leaves out the quarantined rows with code KEY_NULL")
     confirmed = dialog.get_by_role("button", name="Dismiss quarantine")
     expect(confirmed).to_be_disabled()
     dialog.get_by_label("Reason").fill(" ")

@@ -33,7 +33,7 @@ def as_of(lake: Lake, *arguments: str, status: int = 0) -> tuple[list[dict[str, 
 
 @pytest.mark.usefixtures("metadata")
 def test_a_cut_is_made_listed_and_dropped(lake: Lake) -> None:
-    (made,), _ = as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    (made,), _ = as_of(lake, "--source", "default", "--at", AT, "--name", "first")
     assert (made["moment"]["until"], made["made_at"] is not None) == (at(5).isoformat(timespec="microseconds"), True)
     paths = [str(lake.root / "lake" / one["folder"]) for one in made["tables"]]
     assert paths == [str(lake.root / "lake/_as_of/first/s" / name) for name in ("accounts", "orders")]
@@ -42,7 +42,7 @@ def test_a_cut_is_made_listed_and_dropped(lake: Lake) -> None:
         [(0, 0), (1, 10)],
     ]
     assert as_of(lake, "list")[0] == [made]
-    as_of(lake, "--source", "default", "--at", AT, "--prefix", "second")
+    as_of(lake, "--source", "default", "--at", AT, "--name", "second")
     assert as_of(lake, "drop", "first")[0] == [{"cut": "first", "tables": ["s.accounts", "s.orders"]}]
     assert not (lake.root / "lake/_as_of/first").exists()
     assert [one["name"] for one in as_of(lake, "list")[0]] == ["second"]
@@ -50,7 +50,7 @@ def test_a_cut_is_made_listed_and_dropped(lake: Lake) -> None:
 
 @pytest.mark.usefixtures("metadata")
 def test_some_tables_of_a_source_have_a_later_latest_moment(lake: Lake) -> None:
-    (made,), _ = as_of(lake, "--source", "default", "--table", "s.accounts", "--prefix", "one")
+    (made,), _ = as_of(lake, "--source", "default", "--table", "s.accounts", "--name", "one")
     assert made["moment"]["until"] == (at(7) - timedelta(microseconds=1)).isoformat(timespec="microseconds")
 
 
@@ -58,13 +58,13 @@ def test_some_tables_of_a_source_have_a_later_latest_moment(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "status"),
     [
-        (("--source", "default", "--at", "yesterday", "--prefix", "x"), "OPTION_INVALID", 2),
-        (("--source", "default", "--at", "2024-01-01T12:00:00", "--prefix", "x"), "OPTION_INVALID", 2),
-        (("--source", "default", "--prefix", "No name"), "OPTION_INVALID", 2),
+        (("--source", "default", "--at", "yesterday", "--name", "x"), "OPTION_INVALID", 2),
+        (("--source", "default", "--at", "2024-01-01T12:00:00", "--name", "x"), "OPTION_INVALID", 2),
+        (("--source", "default", "--name", "No name"), "OPTION_INVALID", 2),
         (("--source", "default"), "OPTION_INVALID", 2),
-        (("--source", "other", "--prefix", "x"), "OPTION_INVALID", 2),
-        (("--source", "default", "--at", "0/16B3740", "--prefix", "x"), "CUT_REFUSED", 2),
-        (("--source", "default", "--at", at(6).isoformat(), "--prefix", "x"), "CUT_REFUSED", 2),
+        (("--source", "other", "--name", "x"), "OPTION_INVALID", 2),
+        (("--source", "default", "--at", "0/16B3740", "--name", "x"), "CUT_REFUSED", 2),
+        (("--source", "default", "--at", at(6).isoformat(), "--name", "x"), "CUT_REFUSED", 2),
         (("drop", "x"), "CUT_MISSING", 2),
         (("--source", "default", "list"), "OPTION_INVALID", 2),
         (("--metadata", "elsewhere", "drop", "x"), "OPTION_INVALID", 2),
@@ -79,13 +79,13 @@ def test_refusals_leave_nothing(lake: Lake, arguments: tuple[str, ...], code: st
 
 @pytest.mark.usefixtures("metadata")
 def test_a_name_is_taken_once(lake: Lake) -> None:
-    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
-    assert "[OPTION_INVALID]" in as_of(lake, "--source", "default", "--at", AT, "--prefix", "first", status=2)[1]
+    as_of(lake, "--source", "default", "--at", AT, "--name", "first")
+    assert "[OPTION_INVALID]" in as_of(lake, "--source", "default", "--at", AT, "--name", "first", status=2)[1]
 
 
 @pytest.mark.usefixtures("metadata")
 def test_a_killed_command_leaves_what_can_be_dropped(lake: Lake) -> None:
-    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    as_of(lake, "--source", "default", "--at", AT, "--name", "first")
     path = lake.root / "lake/_gddl/cuts/first.json"
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "made_at": None}))
@@ -100,7 +100,7 @@ def test_a_killed_command_leaves_what_can_be_dropped(lake: Lake) -> None:
     "folder", ["s/orders", "_as_of/first/../../s/orders", "_as_of/first_2/s/orders", "_as_of/first/"]
 )
 def test_a_document_that_names_what_is_no_part_of_its_cut_removes_nothing(lake: Lake, folder: str) -> None:
-    as_of(lake, "--source", "default", "--at", AT, "--prefix", "first")
+    as_of(lake, "--source", "default", "--at", AT, "--name", "first")
     path = lake.root / "lake/_gddl/cuts/first.json"
     document = json.loads(path.read_text())
     document["tables"][1]["folder"] = folder
@@ -115,7 +115,7 @@ def test_a_document_that_names_what_is_no_part_of_its_cut_removes_nothing(lake: 
 def test_a_table_that_can_not_be_cut_is_named_and_nothing_is_made(lake: Lake) -> None:
     """Lines of the others say that they were looked at."""
     DeltaTable(lake.layout(ORDERS).changes).delete("id = 1")
-    _, said = as_of(lake, "--source", "default", "--at", AT, "--prefix", "x", status=1)
+    _, said = as_of(lake, "--source", "default", "--at", AT, "--name", "x", status=1)
     assert "nothing was made: a cut has all of its tables, and of s.orders it can't be made" in " ".join(said.split())
     assert as_of(lake, "list")[0] == []
-    as_of(lake, "--source", "default", "--at", AT, "--prefix", "x", "--table", "s.accounts")
+    as_of(lake, "--source", "default", "--at", AT, "--name", "x", "--table", "s.accounts")

@@ -403,7 +403,7 @@ RESYNC_ROWS_REFUSED = Code(
 RESYNC_WAITS = Code(
     "RESYNC_WAITS",
     "warning",
-    "files with rows read by `gddl resync` wait behind other files",
+    "files with rows read by `gddl resync` wait for other files",
     "release or load those; the next run loads these rows",
 )
 RETENTION_UNREADABLE = Code(

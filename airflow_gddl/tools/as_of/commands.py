@@ -47,9 +47,9 @@ Source = Annotated[str, typer.Option("--source", metavar="NAME", help="The sourc
 At = Annotated[
     str, typer.Option("--at", metavar="MOMENT", help="latest, a time with its zone, or a position of PostgreSQL's log.")
 ]
-Prefix = Annotated[
+CutName = Annotated[
     str,
-    typer.Option("--prefix", metavar="NAME", help="Name of the cut: its tables are in the folder _as_of/NAME."),
+    typer.Option("--name", metavar="NAME", help="Name of the cut: its tables are in the folder _as_of/NAME."),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the cut.")]
 Wait = Annotated[
@@ -65,7 +65,7 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
     source: Source = "",
     at: At = LATEST,
     table: options.Tables = None,
-    prefix: Prefix = "",
+    name: CutName = "",
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: Wait = _WAIT,
@@ -75,12 +75,12 @@ def as_of(  # noqa: PLR0913 - typer reads each option of the command from one pa
         given = [name for name in ctx.params if getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"]
         if given:
             what = f"--{given[0]} before {ctx.invoked_subcommand} would have no effect"
-            raise MetadataError(OPTION_INVALID, what, remedy="write it behind the subcommand")
+            raise MetadataError(OPTION_INVALID, what, remedy="write it after the subcommand")
         return
     cli = context.of(ctx)
-    require_name(prefix)
+    require_name(name)
     loaded = metadata_folder.read(cli, metadata)
-    making = _Making(cli, metadata, loaded, open_store(cli.environ), prefix, wait)
+    making = _Making(cli, metadata, loaded, open_store(cli.environ), name, wait)
     cut = making.make(source, at, tuple(table or ()))
     if json:
         cli.screen.record(cut)
@@ -201,7 +201,7 @@ class _Making:
         return specs
 
     def _taken(self) -> FatalError:
-        remedy = f"take another --prefix, or `gddl as-of drop {self.name}`"
+        remedy = f"take another --name, or `gddl as-of drop {self.name}`"
         return FatalError(OPTION_INVALID, f"there is a cut {self.name}", remedy=remedy)
 
     def _run(self, specs: Sequence[TableSpec], action: ConsistentCut) -> tuple[JobResult, ...]:
@@ -249,7 +249,7 @@ class _Making:
         """
         if known.begun_at != begun.begun_at:
             what = f"the cut {begun.name} was dropped while it was made, and another of its name is made now"
-            raise FatalError(CUT_MISSING, what, remedy="take another --prefix")
+            raise FatalError(CUT_MISSING, what, remedy="take another --name")
         return replace(known, tables=tuple(made), made_at=self.cli.now().isoformat())
 
     def _discard(self, cut: Cut) -> None:

@@ -226,7 +226,7 @@ class _Resync:
         paths = [path for path in self.files.paths if path not in known]
         if not paths:
             return ()
-        message = "files with rows of the source wait for a later run, behind others"
+        message = "files with rows of the source wait for a later run, after others"
         return (RunWarning(code=RESYNC_WAITS, message=message, count=len(paths), sample=tuple(paths[:5])),)
 
     # Keys that the user names

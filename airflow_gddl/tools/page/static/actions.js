@@ -12,7 +12,7 @@ const ACTIONS = [
   ["Rerun", "Runs the table now, with or without new files. No file is loaded twice.", {}],
   ["Verify", "Compares the replica with its change table. The run fails if they differ.", { action: "verify" }],
   [REPLAY, "Processes all quarantined rows and files again. Fix the cause first.", { action: "replay" }],
-  [DISMISS, "Leaves quarantined rows of one code out for good: they are never loaded, and need no more attention. They stay in the errors table.", { action: "dismiss" }],
+  [DISMISS, "Leaves quarantined rows of one code out for good: they are never loaded, and need no more attention. They stay in the quarantine.", { action: "dismiss" }],
   ["Reload from files", "Loads the table again from the landing files that are there, and from nothing else. Rows, columns and changes that no file holds go; the change table keeps them as archived.", { action: "reload", confirmed: true }],
   ["Rebuild", "Rebuilds the replica and its history from the change table; no landing file is needed. Readers see the old table until the new one is complete. This can take long.", { action: "rebuild" }],
 ];
@@ -63,7 +63,7 @@ export class Actions {
       return;
     }
     const shown = !code ? text : name === REPLAY ? `Processes the quarantined rows with code ${code} again. Fix the cause first.`
-      : `Gives up the quarantined rows with code ${code}: they are never loaded. They stay in the errors table; only a reload from the files processes them again.`;
+      : `Leaves out the quarantined rows with code ${code}: they are never loaded. They stay in the quarantine; only a reload from the files processes them again.`;
     const given = code ? { ...more, codes: [code] } : more;
     confirm({ name, text: shown, table: this.table, dangerous: isDangerous(more), needsReason: name === DISMISS },
       (reason) => this.start(name, reason ? { ...given, reason } : given));

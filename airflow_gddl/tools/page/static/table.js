@@ -93,7 +93,7 @@ function facts({ table, totals, now, paused }) {
     table.not_listed_days ? fact("Old files", `${count(table.not_listed_days)} days not listed since ${table.listed === null ? "the first run" : moment(table.listed)}`) : null,
     table.held_by.length ? fact("Waits for", table.held_by.join(", ")) : null,
     fact("Rows", table.rows === null ? "not known" : count(table.rows)),
-    totals && totals.files ? fact("Completeness", `${count(totals.rows_read)} rows read = ${count(totals.appended)} appended + ${count(totals.redelivered)} delivered again + ${count(totals.quarantined)} quarantined, from ${counted(totals.files, "file")} in the runs below`) : null,
+    totals && totals.files ? fact("Completeness", `${count(totals.rows_read)} rows read = ${count(totals.appended)} appended + ${count(totals.redelivered)} re-delivered + ${count(totals.quarantined)} quarantined, from ${counted(totals.files, "file")} in the runs below`) : null,
     fact("Pipeline", pipeline(table, paused)),
     table.source ? fact("Row", `source ${table.source}, tier ${table.tier}, priority ${table.priority}, owner ${table.owner ?? "none"}`) : null,
     fact("Last runs", cells(table.runs)));

@@ -248,7 +248,7 @@ class PostgreSQL:
         confirmed = position_of(str(there["confirmed"]))
         if confirmed > read:
             raise self._restarted(
-                f"the slot {self.slot} begins at {there['confirmed']}, behind {lsn_of(read)}: it was made again"
+                f"the slot {self.slot} begins at {there['confirmed']}, after {lsn_of(read)}: it was made again"
             )
         if known.mark and confirmed < position_of(known.mark.place) and not self._has(connection, known.mark):
             raise self._restarted(f"the log lacks what was read of it at {known.mark.place}: it was restored")
