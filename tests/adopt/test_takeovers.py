@@ -176,7 +176,7 @@ def test_release_killed_at_each_write_is_run_again(after: bool, tmp_path: Path) 
         if died:
             between = lake.run(spec)  # declined: a log that lacks files
             code = between.result.error and between.result.error.code if isinstance(between, TableOutcome) else None
-            assert code in (None, "TABLE_NOT_OURS", "LEDGER_MISSING")
+            assert code in (None, "TABLE_NOT_OURS", "LEDGER_MISSING", "TABLE_DAMAGED")
             again = lake.result(spec, release())
             assert again.error is None or again.error.code == "ADOPT_REFUSED", again.error
         table = DeltaTable(lake.layout(spec).replica)
