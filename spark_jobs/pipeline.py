@@ -137,7 +137,8 @@ def take(table: TableSession, batch: Batch) -> None:
         table.discovery = before.held_from(done.held.path)
         note_hold(table, batch.plan, done.held)
     elif done.set_aside:
-        table.discovery = before.without_yet(done.set_aside, all_after=table.spec.truncate == "hold")
+        holds = table.spec.truncate == "hold" and not batch.plan.releases
+        table.discovery = before.without_yet(done.set_aside, all_after=holds)
         return
     if table.state.batch == 1:
         table.discovery = table.discovery.with_held()
