@@ -137,8 +137,11 @@ def take(table: TableSession, batch: Batch) -> None:
         table.discovery = before.held_from(done.held.path)
         note_hold(table, batch.plan, done.held)
     elif done.set_aside:
-        table.discovery = before.without_yet(done.set_aside, all_after=table.spec.truncate == "hold")
+        holds = table.spec.truncate == "hold" and not batch.plan.releases
+        table.discovery = before.without_yet(done.set_aside, all_after=holds)
         return
+    if table.state.batch == 1:
+        table.discovery = table.discovery.with_held()
     table.discovery = table.discovery.with_unreadable([u.file for u in done.bad_files])
 
 
@@ -194,7 +197,7 @@ def require_sound_tables(run: TableRun, context: Engine, ledger: Ledger) -> tupl
 def note_hold(table: TableSession, dropped: BatchPlan, held: HeldTruncate) -> None:
     """Let the ledger know which files wait, so that no later run decodes them in vain.
 
-    A table without a batch can't keep that; its next run finds the truncate again.
+    A table without a batch can't keep that; once it has one, the truncate is found again.
     """
     state = table.state
     if state.batch:

@@ -126,6 +126,10 @@ class Discovery:
         waiting = tuple(file for file in self.waiting if file.path not in paths)
         return replace(self, waiting=waiting, held=(*self.held, *held), listed_in_full_at=None)
 
+    def with_held(self) -> Discovery:
+        """What is held waits again, after all others: the ledger can keep now what holds it."""
+        return replace(self, waiting=(*self.waiting, *self.held), held=())
+
     def with_last(self, files: Sequence[PlannedFile], paths: Collection[str]) -> Discovery:
         """Files of a batch that was not made wait again; those of these paths after all others."""
         last = tuple(file for file in files if file.path in paths)

@@ -37,7 +37,6 @@ WITHOUT = {
     "r05_empty_file": "a Parquet file of no bytes: no bytes of JSON are no rows (tests/one_task/test_empty_files.py)",
     "r05_load_readable_only_later": "a full load in files of its own",
     "r05_truncated_reload": "a full load written again under its old names",
-    "truncate_reloaded_without_keys": "rows and a truncate of one sequence: each event has a place of its own",
     "r09_": "the same",
     "r10_file_emptied": "the same: only where a load begins a new generation are the changes before it void",
     "r10_rebuild_other_sequence": "`sequence_by`, which the rendering takes away",

@@ -48,6 +48,19 @@ def test_a_truncate_that_waits_does_not_hold_small_batches(
     assert replica(topic) == {1: "c150"}
 
 
+def test_releases_lead_past_a_truncate_that_waits_before_small_batches(
+    engine: LocalPort, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first makes the table, the second applies the truncate, which is read again then."""
+    monkeypatch.setattr(TableRun, "limits", BatchLimits(max_files=1, max_bytes=10**9))
+    topic = Topic(engine, tmp_path)
+    topic.land(text(truncate(140)))
+    topic.land(text(row("c", 1, 150), row("c", 2, 130)))
+    topic.run()
+    for code, rows in ("TRUNCATE_HELD", {1: "c150", 2: "c130"}), ("TRUNCATE_APPLIED", {1: "c150"}):
+        assert (warnings_of(topic.run(action="release", held="truncate")), replica(topic)) == ([code], rows)
+
+
 # --- a required column with a value that was not sent ---
 
 PLACEHOLDER = "__debezium_unavailable_value"

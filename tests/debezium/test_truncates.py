@@ -157,6 +157,17 @@ def test_first_load_is_held(engine: LocalPort, tmp_path: Path) -> None:
     assert replica(topic) == {2: "c150"}
 
 
+def test_held_alone_behind_files_of_a_first_load(engine: LocalPort, tmp_path: Path) -> None:
+    topic = Topic(engine, tmp_path)
+    topic.land(text(row("c", 1, 100)))
+    topic.land(text(truncate(140)))
+    topic.land(text(row("c", 2, 160)))
+    held = topic.run()
+    assert (warnings_of(held), held.warnings[0].count, replica(topic)) == (["TRUNCATE_HELD"], 2, {1: "c100"})
+    topic.run(action="release", held="truncate")
+    assert replica(topic) == {2: "c160"}
+
+
 def test_a_reported_truncate_keeps_rows(engine: LocalPort, tmp_path: Path) -> None:
     topic = Topic(engine, tmp_path, truncate="report")
     topic.land(text(row("c", 1, 100), truncate(140), row("c", 2, 150)))
