@@ -65,21 +65,8 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
     if figures.truncates:
         totals.truncates += len(unknown_truncates(table.state.truncates, figures.truncates))
         table.note(notices.of_truncates(spec, plan, figures.truncates, table.state))
-    if decoded.erased:
-        table.note(notices.of_erased(decoded.erased))
-    if plan.mode == "initial" and 2 * figures.quarantined > figures.rows:
-        table.note(notices.of_bad_first_rows(figures.quarantined, figures.first_bad))
-    if figures.reduced:
-        table.note(notices.of_times(figures.reduced, spec.sub_microseconds))
-    if figures.rescued:
-        table.note(notices.of_rescues(figures.rescued))
-        totals.rescued += figures.rescued
-    if figures.incomplete:
-        table.note(notices.of_incomplete_moves(figures.incomplete))
-    if figures.partial:
-        table.note(notices.of_partial_updates(spec, figures.partial))
-    if figures.empty_texts:
-        table.note(notices.of_empty_texts(spec, figures.empty_texts))
+    table.note(notices.of_rows(spec, plan, decoded))
+    totals.rescued += figures.rescued
     if figures.tallies:
         table.note(notices.of_expectations(spec, figures.tallies))
         totals.tally(spec, figures.tallies)
