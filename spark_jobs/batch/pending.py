@@ -257,12 +257,6 @@ class PendingWork:
         return sum(f.size for f in self.discovery.waiting) * _LANDED_WEIGHT + self.state.rows * _BYTES_A_ROW
 
 
-def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
-    """The table's work; None when there is none. Raises as `looked`."""
-    seen, has_work = looked(run, totals)
-    return seen if has_work else None
-
-
 def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
     """What was found of the table, and whether a run has work.
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.codes import TABLE_BUSY
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import (
     CommitMethod,
     ExpectationCount,
@@ -18,6 +19,7 @@ from airflow_gddl.contract.result import (
     ResultColumn,
     RunWarning,
     TableTasks,
+    error_info,
     summed,
 )
 from airflow_gddl.contract.spec import TableSpec
@@ -148,6 +150,19 @@ class TableOutcome:
     result: JobResult
     retriable: bool = False
 
+    @classmethod
+    def of_failed(cls, result: JobResult, fault: GddlError) -> TableOutcome:
+        """The outcome of a run that has failed, with what it did before."""
+        return cls(replace(result, status="failed", error=error_info(fault)), isinstance(fault, RetriableError))
+
+    @property
+    def table(self) -> str:
+        return self.result.table
+
+    def with_warnings(self, warnings: Iterable[RunWarning]) -> TableOutcome:
+        """The outcome with further warnings."""
+        return replace(self, result=replace(self.result, warnings=(*self.result.warnings, *warnings)))
+
 
 @dataclass(frozen=True)
 class Declined:
@@ -156,6 +171,10 @@ class Declined:
     spec: TableSpec
     reason: str
     totals: RunTotals = field(default_factory=RunTotals)
+
+    @property
+    def table(self) -> str:
+        return self.spec.table
 
 
 TaskOutcome = TableOutcome | Declined

@@ -12,17 +12,6 @@ from airflow_gddl.contract.result import JobResult
 Kind = Literal["counter", "gauge"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """Attributes:
-    name: without the suffix `_total` that Prometheus gives counters.
-    """
-
-    name: str
-    kind: Kind
-    help: str
-
-
 _COUNTS: Mapping[str, str] = {
     "rows_read": "Rows read from landing files.",
     "changes_written": "Changes appended to change tables.",
@@ -38,14 +27,14 @@ _COUNTS: Mapping[str, str] = {
 """Fields of a result that are counters of the same name."""
 
 
-_EXPECTED: Mapping[str, str] = {
-    "expectation_checked": "Rows on which an expectation was checked.",
-    "expectation_failed": "Rows that failed an expectation.",
-}
-
-
 _HELP: Mapping[Kind, Mapping[str, str]] = {
-    "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code.", **_EXPECTED},
+    "counter": {
+        "runs": "Runs of tables by status.",
+        **_COUNTS,
+        "warnings": "Warnings by code.",
+        "expectation_checked": "Rows on which an expectation was checked.",
+        "expectation_failed": "Rows that failed an expectation.",
+    },
     "gauge": {
         "complete_until_timestamp_seconds": "Commit time until which everything is known to have come.",
         "lag_seconds": "Now minus the newest source commit applied, at the last run.",
@@ -56,12 +45,8 @@ _HELP: Mapping[Kind, Mapping[str, str]] = {
 }
 
 
-METRICS = tuple(
-    Metric(name=f"gddl_{name}", kind=kind, help=text) for kind, texts in _HELP.items() for name, text in texts.items()
-)
-
-
-KINDS = {metric.name: metric.kind for metric in METRICS}
+METRICS = {f"gddl_{name}": (kind, text) for kind, texts in _HELP.items() for name, text in texts.items()}
+"""Name to kind and help; without the suffix `_total` that Prometheus gives counters."""
 
 
 OTHER = "other"
@@ -118,7 +103,7 @@ def bounded(points: Iterable[Point], most: int) -> list[Point]:
         if len(named) < most:
             named.add(table)
         labels = tuple((k, OTHER if k == "table" and table not in named else v) for k, v in point.labels)
-        combine = sum if KINDS[point.metric] == "counter" else max
+        combine = sum if METRICS[point.metric][0] == "counter" else max
         before = sums.get((point.metric, labels))
         sums[point.metric, labels] = point.value if before is None else combine((before, point.value))
     return [Point(metric, labels, value) for (metric, labels), value in sums.items()]
