@@ -112,10 +112,6 @@ class Settling:
         return [file for file in young if (stored := storage.stat(file.path)) is None or stored.etag != file.etag]
 
 
-AT_ONCE = Settling()
-"""Files are ingested as listed."""
-
-
 GLANCE_BACK = timedelta(minutes=10)
 _SAMPLE = 5
 
@@ -125,6 +121,7 @@ class LandingLocation:
     """Where a table's files land.
 
     Attributes:
+        landing: without a slash at its end.
         cheap_names: known files up to which everything is listed.
         settling: how long new files must rest.
         generations: instead of the row's; None: the row's.
@@ -134,12 +131,8 @@ class LandingLocation:
     landing: str
     dialect: Dialect
     cheap_names: int = LISTED_IN_PART
-    settling: Settling = AT_ONCE
+    settling: Settling = field(default_factory=Settling)
     generations: Generations | None = None
-
-    @property
-    def root(self) -> str:
-        return self.landing.rstrip("/")
 
     @property
     def bounds(self) -> str:
@@ -303,7 +296,7 @@ def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator
 
 def next_glance(place: LandingLocation, files: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
     """Start of the next glance after one from `after`; null where it would leave out files like these."""
-    names = [file.path[len(place.root) + 1 :] for file in files if file.kind == "change"]
+    names = [file.path[len(place.landing) + 1 :] for file in files if file.kind == "change"]
     cursor = newest(place.dialect.times, names, now)
     since = reaching_back(place.dialect.times, cursor, GLANCE_BACK)
     if cursor is None or since is None:
@@ -409,7 +402,7 @@ class _Landed:
     def within(self) -> dict[str, FileEntry]:
         """Known rows of files in the scope, without those that were listed and left out."""
         known = self._known.rows
-        names = ((path, _relative(self._place.root, path)) for path in known.keys() - self._unchanged)
+        names = ((path, _relative(self._place.landing, path)) for path in known.keys() - self._unchanged)
         return {path: known[path] for path, name in names if name and self._scope.covers(name)}
 
     def __iter__(self) -> Iterator[LandedFile]:
@@ -447,8 +440,8 @@ class _Landed:
             yield from self._notified
             return
         for window in self._scope.windows:
-            folder = join(self._place.root, window.folder) if window.folder else self._place.root
-            end = join(self._place.root, window.end_before) if window.end_before else None
+            folder = join(self._place.landing, window.folder) if window.folder else self._place.landing
+            end = join(self._place.landing, window.end_before) if window.end_before else None
             after = window.after
             for item in () if after is None else self._place.storage.list(folder, after, self._place.bounds):
                 if end is not None and item.path >= end:
@@ -456,7 +449,7 @@ class _Landed:
                 yield item
 
     def _landed(self, item: StoredObject) -> LandedFile | None:
-        relative = item.path[len(self._place.root) + 1 :]
+        relative = item.path[len(self._place.landing) + 1 :]
         if item.refused:
             self._refuse(relative or ".", item.refused)
             return None
@@ -498,7 +491,7 @@ def _is_done(row: FileEntry) -> bool:
 
 def keep(place: LandingLocation, ledger: Ledger) -> None:
     """Record in the ledger how far back a listing reaches."""
-    ledger.keep(_lookback(place.dialect), place.root, place.dialect.times)
+    ledger.keep(_lookback(place.dialect), place.landing, place.dialect.times)
 
 
 def _lookback(dialect: Dialect) -> timedelta:
@@ -528,15 +521,10 @@ def _since(dialect: Dialect, cursor: str, since: str, now: datetime) -> _Scope:
     return _Scope(dialect.windows(cursor, start, until), since, dialect.times)
 
 
-def among(place: LandingLocation, notified: Iterable[StoredObject]) -> _Landed:
-    """The data files among these objects below the location, counted as in a listing."""
-    return _Landed(place, _Scope(), notified)
-
-
 def _relative(landing: str, path: str) -> str:
     """Empty for a path outside the folder: a row from before the landing root moved."""
-    root = f"{landing.rstrip('/')}/"
-    return path[len(root) :] if path.startswith(root) else ""
+    root = f"{landing}/"
+    return path.removeprefix(root) if path.startswith(root) else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -662,7 +650,7 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     notified = {_below(place.landing, file.path): file for file in news}
     known = _known(place, ledger, notified)
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
-    landed = among(place, _looked_at(place, new))
+    landed = _Landed(place, _Scope(), _looked_at(place, new))
     within = {path: row for path, row in known.items() if path in new or row.kind == "load"}
     files, unsettled = place.settling.split(place.storage, landed, within, now)
     discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
@@ -676,11 +664,11 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
 
 def _below(landing: str, path: str) -> str:
     """The path in the ledger's form, without Spark's prefix of the store (`file:/x`, `s3a://bucket/x`)."""
-    bare, root = _without_scheme(path), _without_scheme(landing.rstrip("/"))
+    bare, root = _without_scheme(path), _without_scheme(landing)
     if not bare.startswith(f"{root}/"):
         what = f"the stream reported {path}, which is not below {landing}"
         raise RetriableError(FILE_STREAM_FAILED, what, remedy="report it; files are found by listing until then")
-    return landing.rstrip("/") + bare[len(root) :]
+    return landing + bare.removeprefix(root)
 
 
 def _without_scheme(path: str) -> str:

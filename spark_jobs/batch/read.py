@@ -93,6 +93,8 @@ def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) 
         FatalError: as `require_same_order`; nothing waits for the batch then.
     """
     schema = decoded.schema.table_schema
+    if not table.run.others:
+        return
     try:
         require_same_order(table.spec.table, table.run.shard, (schema.sequence, schema.sequence_type), table.run.others)
     except FatalError:
@@ -152,6 +154,8 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
 
 def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
     table_schema, figures = decoded_batch.schema.table_schema, decoded_batch.figures
+    if not figures.widths and not figures.forms:
+        return
     ends = {end: path for path, f in figures.files.items() for end in (f.min_sequence, f.max_sequence)}
     examples = {end: path for end, path in {**ends, state.max_sequence: ""}.items() if end is not None}
     again = rebuild_of(dialect.spec)

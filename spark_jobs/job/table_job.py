@@ -280,9 +280,13 @@ def _taken(run: TableRun, totals: RunTotals, ledger: Ledger, plans: Sequence[Bat
         ledger = run.ledger()
     if wants_source_load(run, ledger):
         action("initial_load")(run, totals)
-    source = run.runtime.files
-    read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
-    if source is not None and not plans and read_by_spark and takes_stream(run, ledger.state):
+    source = run.runtime.files  # Spark's clients have the credentials of the job alone
+    if (
+        source is not None
+        and not plans
+        and not of_tables(run.job.access, [run.spec])
+        and takes_stream(run, ledger.state)
+    ):
         return run_streamed(run, source, totals)
     if not run.spec.shards:
         run.reuse_listing(ledger.names)

@@ -144,6 +144,8 @@ def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
     A name for a column that the tables don't have is none: so a column that is renamed at the source keeps its values.
     """
     before = {} if state.applied is None else state.applied.rename
+    if before == spec.rename:
+        return ()
     stored = {landed_name(name).lower() for schema in state.schemas for name in schema if not is_mark(name)}
     moved, former = renamed_names(before, spec.rename), {clean_name(name).lower() for name in before}
     return tuple(sorted(n for n in moved if n in former or landed_name(n).lower() in stored))

@@ -267,14 +267,9 @@ def is_alone(position: str) -> bool:
     return match is not None and match["commit"] == match["own"]
 
 
-def openings_of(known: KnownSnapshots | None) -> tuple[SnapshotRun, ...]:
-    """Snapshots that have opened generations; none where none are known."""
-    return () if known is None else known.openings
-
-
 def generation_after(known: KnownSnapshots | None, generation: int) -> int:
     """The current generation once these snapshots are known."""
-    return max([generation, *(run.generation for run in openings_of(known))])
+    return max([generation, *(run.generation for run in known.openings)]) if known else generation
 
 
 def is_whole(known: KnownSnapshots, run: SnapshotRun, max_sequence: str | None) -> bool:

@@ -37,7 +37,7 @@ from spark_jobs.plan.applied_settings import (
 )
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import LATER, STRING, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.source_snapshots import KnownSnapshots, LogServer, openings_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots, LogServer
 from spark_jobs.plan.table_schema import (
     Column,
     LandedGroup,
@@ -243,7 +243,7 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
         earlier=known.earlier,
         file_order=dialect.file_order,
         rescued=stored.rescued, event_fields=stored.event_fields,
-        openings=openings_of(state.snapshots), swept=max(state.swept, 1), truncates=state.truncates,
+        openings=state.snapshots.openings if state.snapshots else (), swept=max(state.swept, 1), truncates=state.truncates,
         adopted=state.adopted,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
