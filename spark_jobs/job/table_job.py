@@ -57,12 +57,13 @@ def takes_stream(run: TableRun, state: TableState) -> bool:
     """Whether a stream may provide the files of this run; a run that needs the whole folder lists it."""
     options = run.job.options
     needs_listing = (
-        not isinstance(options.action, Run)
+        of_tables(run.job.access, [run.spec])  # Spark's clients have the credentials of the job alone
+        or not isinstance(options.action, Run)
         or options.full_listing
         or options.max_batches is not None
         or options.continuous is not None  # a continuous job has its own file discovery
+        or run.spec.shards  # each source has a folder of its own
     )
-    needs_listing = needs_listing or bool(run.spec.shards)  # each source has a folder of its own
     return (
         not run.in_one_task
         and not needs_listing
@@ -280,13 +281,8 @@ def _taken(run: TableRun, totals: RunTotals, ledger: Ledger, plans: Sequence[Bat
         ledger = run.ledger()
     if wants_source_load(run, ledger):
         action("initial_load")(run, totals)
-    source = run.runtime.files  # Spark's clients have the credentials of the job alone
-    if (
-        source is not None
-        and not plans
-        and not of_tables(run.job.access, [run.spec])
-        and takes_stream(run, ledger.state)
-    ):
+    source = run.runtime.files
+    if source is not None and not plans and takes_stream(run, ledger.state):
         return run_streamed(run, source, totals)
     if not run.spec.shards:
         run.reuse_listing(ledger.names)
