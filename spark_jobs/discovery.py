@@ -161,18 +161,17 @@ def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: boo
     within = landed.within()
     if not landed.finds_unchanged and _generations(place) != "one":
         listed = with_begun(listed, within, ledger.state)
-    files, unsettled = place.settling.split(place.storage, listed, within, now)
-    discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
+    discovery = _found(landed, listed, within, ledger.state, _unread(ledger), now)
     if _generations(place) != "one":
         discovery = with_overtaken(discovery, rows.values(), ledger.state.generation)
-    is_all = scope.is_full and not unsettled
+    is_all = scope.is_full and not discovery.unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
     is_blank = is_expected and landed.listed == 0
     is_missing, root_missing = _missing(place, landed) if is_blank else (False, False)
     discovery = replace(
-        landed.noted(discovery, unsettled),
-        missing=tuple(path for path in discovery.missing if path not in unsettled),
+        discovery,
+        missing=tuple(path for path in discovery.missing if path not in discovery.unsettled),
         folder_missing=is_missing,
         root_missing=root_missing,
         folders_there=folders_like(place.storage, place.landing) if is_missing else (),
@@ -199,10 +198,9 @@ def discover_unread(place: LandingLocation, ledger: Ledger, now: datetime) -> Di
     rows = {p: row for p, row in unread.items() if row.generation >= ledger.state.generation and not row.reopens}
     landed = _Landed(place, _Scope())
     there = [file for file in landed if file.path in unread]
-    files, unsettled = place.settling.split(place.storage, (one for one in there if one.path in rows), rows, now)
-    discovery, unsettled = _find(place, files, unsettled, rows, ledger.state, None)
+    discovery = _found(landed, [one for one in there if one.path in rows], rows, ledger.state, None, now)
     loads = tuple(file.path for file in there if unread[file.path].reopens)
-    return replace(landed.noted(discovery, unsettled), missing=(), unreadable_loads=loads)
+    return replace(discovery, missing=(), unreadable_loads=loads)
 
 
 def _unread(ledger: Ledger) -> Collection[str]:
@@ -233,15 +231,18 @@ def _missing(place: LandingLocation, landed: _Landed) -> tuple[bool, bool]:
     return is_back, is_back
 
 
-def _find(
-    place: LandingLocation,
+def _found(
+    landed: _Landed,
     files: Iterable[LandedFile],
-    unsettled: Sequence[str],
     within: Mapping[str, FileEntry],
     state: TableState,
     unread: Collection[str] | None,
-) -> tuple[Discovery, tuple[str, ...]]:
-    """`find`, and paths of unsettled files with those that were written again since they were listed."""
+    now: datetime,
+) -> Discovery:
+    """What `find` finds among settled files, with what was counted; files that were written again since their listing
+    are unsettled, too."""
+    place = landed.place
+    settled, unsettled = place.settling.split(place.storage, files, within, now)
     written_again, undecided = list[str](), list[str]()
 
     def fingerprint(file: LandedFile, known: FileEntry | None) -> str:
@@ -259,9 +260,13 @@ def _find(
             same = True
         return known.fingerprint if same else place.storage.fingerprint(file)
 
-    discovery = find(files, within, state, fingerprint, _generations(place), unread=unread)
-    taken = tuple(path for path in undecided if path in discovery.touched)
-    return replace(discovery, taken_as_touched=taken), tuple(sorted({*unsettled, *written_again}))
+    discovery = find(settled, within, state, fingerprint, _generations(place), unread=unread)
+    return replace(
+        discovery, taken_as_touched=tuple(path for path in undecided if path in discovery.touched),
+        unsettled=tuple(sorted({*unsettled, *written_again})), listed=landed.listed,
+        ignored=landed.ignored, ignored_sample=tuple(landed.sample),
+        refused=landed.refused, refused_sample=tuple(landed.refused_sample),
+    )  # fmt: skip
 
 
 def _generations(place: LandingLocation) -> Generations:
@@ -392,7 +397,7 @@ class _Landed:
         notified: Iterable[StoredObject] | None = None,
         known: _KnownFiles | None = None,
     ) -> None:
-        self._place, self._scope, self._notified = place, scope, notified
+        self.place, self._scope, self._notified = place, scope, notified
         self._known = known or _KnownFiles(place, {})
         self._unchanged: set[str] = set()
         self.listed, self.ignored, self.refused = 0, 0, 0
@@ -402,7 +407,7 @@ class _Landed:
     def within(self) -> dict[str, FileEntry]:
         """Known rows of files in the scope, without those that were listed and left out."""
         known = self._known.rows
-        names = ((path, _relative(self._place.landing, path)) for path in known.keys() - self._unchanged)
+        names = ((path, _relative(self.place.landing, path)) for path in known.keys() - self._unchanged)
         return {path: known[path] for path, name in names if name and self._scope.covers(name)}
 
     def __iter__(self) -> Iterator[LandedFile]:
@@ -428,32 +433,25 @@ class _Landed:
         """Whether known files were there, none was listed, and another listing has some."""
         return bool(self._known.rows) and self.listed == 0 and next(self._objects(), None) is not None
 
-    def noted(self, discovery: Discovery, unsettled: tuple[str, ...]) -> Discovery:
-        """What was found, with the files that were counted and not taken."""
-        return replace(
-            discovery, unsettled=unsettled, listed=self.listed, ignored=self.ignored, ignored_sample=tuple(self.sample),
-            refused=self.refused, refused_sample=tuple(self.refused_sample),
-        )  # fmt: skip
-
     def _objects(self) -> Iterator[StoredObject]:
         if self._notified is not None:
             yield from self._notified
             return
         for window in self._scope.windows:
-            folder = join(self._place.landing, window.folder) if window.folder else self._place.landing
-            end = join(self._place.landing, window.end_before) if window.end_before else None
+            folder = join(self.place.landing, window.folder) if window.folder else self.place.landing
+            end = join(self.place.landing, window.end_before) if window.end_before else None
             after = window.after
-            for item in () if after is None else self._place.storage.list(folder, after, self._place.bounds):
+            for item in () if after is None else self.place.storage.list(folder, after, self.place.bounds):
                 if end is not None and item.path >= end:
                     break
                 yield item
 
     def _landed(self, item: StoredObject) -> LandedFile | None:
-        relative = item.path[len(self._place.landing) + 1 :]
+        relative = item.path[len(self.place.landing) + 1 :]
         if item.refused:
             self._refuse(relative or ".", item.refused)
             return None
-        names = self._place.dialect.classify(relative)
+        names = self.place.dialect.classify(relative)
         if names is None:
             self._ignore(relative, item)
             return None
@@ -477,7 +475,7 @@ class _Landed:
 
     def _ignore(self, relative: str, item: StoredObject) -> None:
         folder_marker = item.size == 0 and "." not in relative.rpartition("/")[2]
-        if self._place.dialect.is_temporary(relative) or folder_marker:
+        if self.place.dialect.is_temporary(relative) or folder_marker:
             return
         self.ignored += 1
         if len(self.sample) < _SAMPLE:
@@ -652,14 +650,13 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
     landed = _Landed(place, _Scope(), _looked_at(place, new))
     within = {path: row for path, row in known.items() if path in new or row.kind == "load"}
-    files, unsettled = place.settling.split(place.storage, landed, within, now)
-    discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
+    discovery = _found(landed, landed, within, ledger.state, _unread(ledger), now)
     if any(file.kind == "load" for file in discovery.waiting) or ledger.unread_loads:
         return discover(place, ledger, now, full=True)
     if discovery.touched:
         ledger.note_listing(None, discovery.touched)
     # Files that were removed after the notification were never ingested.
-    return replace(landed.noted(discovery, unsettled), missing=())
+    return replace(discovery, missing=())
 
 
 def _below(landing: str, path: str) -> str:
