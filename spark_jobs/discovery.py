@@ -112,10 +112,6 @@ class Settling:
         return [file for file in young if (stored := storage.stat(file.path)) is None or stored.etag != file.etag]
 
 
-AT_ONCE = Settling()
-"""Files are ingested as listed."""
-
-
 GLANCE_BACK = timedelta(minutes=10)
 _SAMPLE = 5
 
@@ -125,6 +121,7 @@ class LandingLocation:
     """Where a table's files land.
 
     Attributes:
+        landing: without a slash at its end.
         cheap_names: known files up to which everything is listed.
         settling: how long new files must rest.
         generations: instead of the row's; None: the row's.
@@ -134,12 +131,8 @@ class LandingLocation:
     landing: str
     dialect: Dialect
     cheap_names: int = LISTED_IN_PART
-    settling: Settling = AT_ONCE
+    settling: Settling = field(default_factory=Settling)
     generations: Generations | None = None
-
-    @property
-    def root(self) -> str:
-        return self.landing.rstrip("/")
 
     @property
     def bounds(self) -> str:
@@ -168,18 +161,17 @@ def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: boo
     within = landed.within()
     if not landed.finds_unchanged and _generations(place) != "one":
         listed = with_begun(listed, within, ledger.state)
-    files, unsettled = place.settling.split(place.storage, listed, within, now)
-    discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
+    discovery = _found(landed, listed, within, ledger.state, _unread(ledger), now)
     if _generations(place) != "one":
         discovery = with_overtaken(discovery, rows.values(), ledger.state.generation)
-    is_all = scope.is_full and not unsettled
+    is_all = scope.is_full and not discovery.unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
     is_blank = is_expected and landed.listed == 0
     is_missing, root_missing = _missing(place, landed) if is_blank else (False, False)
     discovery = replace(
-        landed.noted(discovery, unsettled),
-        missing=tuple(path for path in discovery.missing if path not in unsettled),
+        discovery,
+        missing=tuple(path for path in discovery.missing if path not in discovery.unsettled),
         folder_missing=is_missing,
         root_missing=root_missing,
         folders_there=folders_like(place.storage, place.landing) if is_missing else (),
@@ -206,10 +198,9 @@ def discover_unread(place: LandingLocation, ledger: Ledger, now: datetime) -> Di
     rows = {p: row for p, row in unread.items() if row.generation >= ledger.state.generation and not row.reopens}
     landed = _Landed(place, _Scope())
     there = [file for file in landed if file.path in unread]
-    files, unsettled = place.settling.split(place.storage, (one for one in there if one.path in rows), rows, now)
-    discovery, unsettled = _find(place, files, unsettled, rows, ledger.state, None)
+    discovery = _found(landed, [one for one in there if one.path in rows], rows, ledger.state, None, now)
     loads = tuple(file.path for file in there if unread[file.path].reopens)
-    return replace(landed.noted(discovery, unsettled), missing=(), unreadable_loads=loads)
+    return replace(discovery, missing=(), unreadable_loads=loads)
 
 
 def _unread(ledger: Ledger) -> Collection[str]:
@@ -240,15 +231,18 @@ def _missing(place: LandingLocation, landed: _Landed) -> tuple[bool, bool]:
     return is_back, is_back
 
 
-def _find(
-    place: LandingLocation,
+def _found(
+    landed: _Landed,
     files: Iterable[LandedFile],
-    unsettled: Sequence[str],
     within: Mapping[str, FileEntry],
     state: TableState,
     unread: Collection[str] | None,
-) -> tuple[Discovery, tuple[str, ...]]:
-    """`find`, and paths of unsettled files with those that were written again since they were listed."""
+    now: datetime,
+) -> Discovery:
+    """What `find` finds among settled files, with what was counted; files that were written again since their listing
+    are unsettled, too."""
+    place = landed.place
+    settled, unsettled = place.settling.split(place.storage, files, within, now)
     written_again, undecided = list[str](), list[str]()
 
     def fingerprint(file: LandedFile, known: FileEntry | None) -> str:
@@ -266,9 +260,13 @@ def _find(
             same = True
         return known.fingerprint if same else place.storage.fingerprint(file)
 
-    discovery = find(files, within, state, fingerprint, _generations(place), unread=unread)
-    taken = tuple(path for path in undecided if path in discovery.touched)
-    return replace(discovery, taken_as_touched=taken), tuple(sorted({*unsettled, *written_again}))
+    discovery = find(settled, within, state, fingerprint, _generations(place), unread=unread)
+    return replace(
+        discovery, taken_as_touched=tuple(path for path in undecided if path in discovery.touched),
+        unsettled=tuple(sorted({*unsettled, *written_again})), listed=landed.listed,
+        ignored=landed.ignored, ignored_sample=tuple(landed.sample),
+        refused=landed.refused, refused_sample=tuple(landed.refused_sample),
+    )  # fmt: skip
 
 
 def _generations(place: LandingLocation) -> Generations:
@@ -303,7 +301,7 @@ def glance(place: LandingLocation, after: str | None, now: datetime) -> Iterator
 
 def next_glance(place: LandingLocation, files: Iterable[LandedFile], after: str | None, now: datetime) -> str | None:
     """Start of the next glance after one from `after`; null where it would leave out files like these."""
-    names = [file.path[len(place.root) + 1 :] for file in files if file.kind == "change"]
+    names = [file.path[len(place.landing) + 1 :] for file in files if file.kind == "change"]
     cursor = newest(place.dialect.times, names, now)
     since = reaching_back(place.dialect.times, cursor, GLANCE_BACK)
     if cursor is None or since is None:
@@ -399,7 +397,7 @@ class _Landed:
         notified: Iterable[StoredObject] | None = None,
         known: _KnownFiles | None = None,
     ) -> None:
-        self._place, self._scope, self._notified = place, scope, notified
+        self.place, self._scope, self._notified = place, scope, notified
         self._known = known or _KnownFiles(place, {})
         self._unchanged: set[str] = set()
         self.listed, self.ignored, self.refused = 0, 0, 0
@@ -409,7 +407,7 @@ class _Landed:
     def within(self) -> dict[str, FileEntry]:
         """Known rows of files in the scope, without those that were listed and left out."""
         known = self._known.rows
-        names = ((path, _relative(self._place.root, path)) for path in known.keys() - self._unchanged)
+        names = ((path, _relative(self.place.landing, path)) for path in known.keys() - self._unchanged)
         return {path: known[path] for path, name in names if name and self._scope.covers(name)}
 
     def __iter__(self) -> Iterator[LandedFile]:
@@ -435,32 +433,25 @@ class _Landed:
         """Whether known files were there, none was listed, and another listing has some."""
         return bool(self._known.rows) and self.listed == 0 and next(self._objects(), None) is not None
 
-    def noted(self, discovery: Discovery, unsettled: tuple[str, ...]) -> Discovery:
-        """What was found, with the files that were counted and not taken."""
-        return replace(
-            discovery, unsettled=unsettled, listed=self.listed, ignored=self.ignored, ignored_sample=tuple(self.sample),
-            refused=self.refused, refused_sample=tuple(self.refused_sample),
-        )  # fmt: skip
-
     def _objects(self) -> Iterator[StoredObject]:
         if self._notified is not None:
             yield from self._notified
             return
         for window in self._scope.windows:
-            folder = join(self._place.root, window.folder) if window.folder else self._place.root
-            end = join(self._place.root, window.end_before) if window.end_before else None
+            folder = join(self.place.landing, window.folder) if window.folder else self.place.landing
+            end = join(self.place.landing, window.end_before) if window.end_before else None
             after = window.after
-            for item in () if after is None else self._place.storage.list(folder, after, self._place.bounds):
+            for item in () if after is None else self.place.storage.list(folder, after, self.place.bounds):
                 if end is not None and item.path >= end:
                     break
                 yield item
 
     def _landed(self, item: StoredObject) -> LandedFile | None:
-        relative = item.path[len(self._place.root) + 1 :]
+        relative = item.path[len(self.place.landing) + 1 :]
         if item.refused:
             self._refuse(relative or ".", item.refused)
             return None
-        names = self._place.dialect.classify(relative)
+        names = self.place.dialect.classify(relative)
         if names is None:
             self._ignore(relative, item)
             return None
@@ -484,7 +475,7 @@ class _Landed:
 
     def _ignore(self, relative: str, item: StoredObject) -> None:
         folder_marker = item.size == 0 and "." not in relative.rpartition("/")[2]
-        if self._place.dialect.is_temporary(relative) or folder_marker:
+        if self.place.dialect.is_temporary(relative) or folder_marker:
             return
         self.ignored += 1
         if len(self.sample) < _SAMPLE:
@@ -498,7 +489,7 @@ def _is_done(row: FileEntry) -> bool:
 
 def keep(place: LandingLocation, ledger: Ledger) -> None:
     """Record in the ledger how far back a listing reaches."""
-    ledger.keep(_lookback(place.dialect), place.root, place.dialect.times)
+    ledger.keep(_lookback(place.dialect), place.landing, place.dialect.times)
 
 
 def _lookback(dialect: Dialect) -> timedelta:
@@ -528,15 +519,10 @@ def _since(dialect: Dialect, cursor: str, since: str, now: datetime) -> _Scope:
     return _Scope(dialect.windows(cursor, start, until), since, dialect.times)
 
 
-def among(place: LandingLocation, notified: Iterable[StoredObject]) -> _Landed:
-    """The data files among these objects below the location, counted as in a listing."""
-    return _Landed(place, _Scope(), notified)
-
-
 def _relative(landing: str, path: str) -> str:
     """Empty for a path outside the folder: a row from before the landing root moved."""
-    root = f"{landing.rstrip('/')}/"
-    return path[len(root) :] if path.startswith(root) else ""
+    root = f"{landing}/"
+    return path.removeprefix(root) if path.startswith(root) else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -662,25 +648,24 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     notified = {_below(place.landing, file.path): file for file in news}
     known = _known(place, ledger, notified)
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
-    landed = among(place, _looked_at(place, new))
+    landed = _Landed(place, _Scope(), _looked_at(place, new))
     within = {path: row for path, row in known.items() if path in new or row.kind == "load"}
-    files, unsettled = place.settling.split(place.storage, landed, within, now)
-    discovery, unsettled = _find(place, files, unsettled, within, ledger.state, _unread(ledger))
+    discovery = _found(landed, landed, within, ledger.state, _unread(ledger), now)
     if any(file.kind == "load" for file in discovery.waiting) or ledger.unread_loads:
         return discover(place, ledger, now, full=True)
     if discovery.touched:
         ledger.note_listing(None, discovery.touched)
     # Files that were removed after the notification were never ingested.
-    return replace(landed.noted(discovery, unsettled), missing=())
+    return replace(discovery, missing=())
 
 
 def _below(landing: str, path: str) -> str:
     """The path in the ledger's form, without Spark's prefix of the store (`file:/x`, `s3a://bucket/x`)."""
-    bare, root = _without_scheme(path), _without_scheme(landing.rstrip("/"))
+    bare, root = _without_scheme(path), _without_scheme(landing)
     if not bare.startswith(f"{root}/"):
         what = f"the stream reported {path}, which is not below {landing}"
         raise RetriableError(FILE_STREAM_FAILED, what, remedy="report it; files are found by listing until then")
-    return landing.rstrip("/") + bare[len(root) :]
+    return landing + bare.removeprefix(root)
 
 
 def _without_scheme(path: str) -> str:

@@ -178,7 +178,7 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
         table.discovery = without_held(run, run.discover(ledger, wait="idle"), ledger.state)
     if ledger.plan() is None:
         notices.require_generations(table.discovery, run.spec.table)
-        notices.require_same_landing(run.spec, table.discovery.waiting, ledger, run.place.root)
+        notices.require_same_landing(run.spec, table.discovery.waiting, ledger, run.layout.landing)
     table.note(notices.of_discovery(table.discovery, run.layout.landing, run.dialect))
 
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,7 @@ from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import try_roots
 from airflow_gddl.stores.scratch import scratch
-from spark_jobs.batch.runtime import LazySpark, Observer, Runtime, SparkLeftOut, print_step, silent
+from spark_jobs.batch.runtime import LazySpark, Runtime, SparkLeftOut, print_step, silent
 from spark_jobs.continuous.loop import run_continuously
 from spark_jobs.discovery import SOURCES
 from spark_jobs.job.job_logging import set_up_logging
@@ -53,7 +53,13 @@ def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:
         argv: None: those of the process.
         raises: raise what `read_spec` and `try_roots` raise; otherwise it is printed, and the exit status is 2, or 75.
     """
-    args, results = _prepared(argv)
+    args = _parser().parse_args(argv)
+    if args.parent is not None:
+        end_with(args.parent)
+    if not is_on_a_cluster(os.environ):
+        leave_pandas_out()
+        keep_freed_memory()
+    results = _own_stdout()
     try:
         job = read_spec(args.spec)
         if not job.tables:  # sent by `gddl check`
@@ -66,31 +72,19 @@ def run(argv: Sequence[str] | None, *, raises: bool = False) -> int:
     return _run(job, args, results)
 
 
-def _prepared(argv: Sequence[str] | None) -> tuple[argparse.Namespace, TextIO]:
-    """The arguments, and the output for results."""
-    args = _parser().parse_args(argv)
-    if args.parent is not None:
-        end_with(args.parent)
-    if not is_on_a_cluster(os.environ):
-        leave_pandas_out()
-        keep_freed_memory()
-    results = _own_stdout()
-    return args, results
-
-
 def _run(job: JobSpec, args: argparse.Namespace, results: TextIO) -> int:
     announce(job.access, os.environ)
     spark, stop = LazySpark(_settings(job, args.verbose, os.environ), opened=_announce), Stop()
     lasts = job.options.continuous is not None and isinstance(job.options.action, Run)
     stopped_by = str if lasts else lambda: stop.why
-    left_out = leaves_spark_out(os.environ)
+    left_out, steps = leaves_spark_out(os.environ), args.progress and not is_on_a_cluster(os.environ)
     observe = set_up_logging(job.run_id, os.environ, print_step if args.progress else silent)
     files = SOURCES[args.discovery].having(dict(args.stream_option)) if args.discovery in SOURCES else None
     runtime = Runtime(
         storage=Storage(),
         spark=SparkLeftOut() if left_out else spark,
         observe=observe,
-        spread=None if left_out else _spread(spark, observe, stopped_by, steps=args.progress),
+        spread=None if left_out else SparkSpread(spark, Storage(), steps=steps, stopped_by=stopped_by, observe=observe),
         files=files,
         stopped_by=stopped_by,
     )
@@ -241,12 +235,7 @@ def _announce(session: SparkSession) -> None:
         print(f"GDDL-APPLICATION {application}", file=sys.stderr, flush=True)
 
 
-def _spread(spark: LazySpark, observe: Observer, stopped_by: Callable[[], str], *, steps: bool) -> SparkSpread:
-    here = steps and not is_on_a_cluster(os.environ)
-    return SparkSpread(spark, Storage(), steps=here, stopped_by=stopped_by, observe=observe)
-
-
-def _printer(out: TextIO, answers: ResultStore | None) -> Callable[[JobResult], None]:
+def _printer(out: TextIO, answers: ResultStore | None) -> Show:
     def show(result: JobResult) -> None:
         print(codec.to_json(result), file=out, flush=True)
         if answers is not None:

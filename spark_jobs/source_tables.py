@@ -142,39 +142,29 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
     """The table in one read-only transaction, at the strictest isolation level that the database supports.
 
     Raises:
-        FatalError: `SOURCE_TABLE_MISSING`, `SOURCE_DRIVER_MISSING`, `SOURCE_REFUSED`.
-        RetriableError: `SOURCE_UNREACHABLE`.
+        FatalError: `SOURCE_TABLE_MISSING`; as `connected`.
+        RetriableError: as `connected`.
     """
-    sa = _sqlalchemy()
-    engine = connections.engine_of(sa, url)
-    try:
-        with engine.connect() as connection:
-            if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
-                connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                for statement in _STATED if connection.dialect.name == "postgresql" else ():
-                    connection.execute(sa.text(statement))
-                made = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
-                yield SourceTable(connection, made, is_unencoded=_is_unencoded(sa, connection))
-    except sa.exc.NoSuchTableError as error:
-        raise FatalError(
-            SOURCE_TABLE_MISSING, f"the source has no table {schema}.{name}", remedy="check connection and rights"
-        ) from error
-    except sa.exc.DBAPIError as error:
-        raise connections.unreachable(url, error) from error
-    finally:
-        engine.dispose()
-
-
-def _is_unencoded(sa: Any, connection: Any) -> bool:
-    if connection.dialect.name != "postgresql":
-        return False
-    return bool(connection.execute(sa.text("SHOW server_encoding")).scalar() == "SQL_ASCII")
+    sa, level = _sqlalchemy(), None
+    if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
+        level = "REPEATABLE READ"
+    with connected(url, level) as connection, connection.begin():
+        is_postgresql = connection.dialect.name == "postgresql"
+        for statement in _STATED if is_postgresql else ():
+            connection.execute(sa.text(statement))
+        try:
+            made = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+        except sa.exc.NoSuchTableError as error:
+            raise FatalError(
+                SOURCE_TABLE_MISSING, f"the source has no table {schema}.{name}", remedy="check connection and rights"
+            ) from error
+        is_unencoded = is_postgresql and connection.execute(sa.text("SHOW server_encoding")).scalar() == "SQL_ASCII"
+        yield SourceTable(connection, made, is_unencoded=is_unencoded)
 
 
 @contextmanager
-def connected(url: URL) -> Iterator[Any]:
-    """A connection whose statements are transactions of their own.
+def connected(url: URL, isolation_level: str | None = "AUTOCOMMIT") -> Iterator[Any]:
+    """A connection, by default one whose statements are transactions of their own.
 
     Raises:
         FatalError: `SOURCE_DRIVER_MISSING`, `SOURCE_REFUSED`.
@@ -184,7 +174,9 @@ def connected(url: URL) -> Iterator[Any]:
     engine = connections.engine_of(sa, url)
     try:
         with engine.connect() as connection:
-            yield connection.execution_options(isolation_level="AUTOCOMMIT")
+            if isolation_level is not None:
+                connection.execution_options(isolation_level=isolation_level)
+            yield connection
     except sa.exc.DBAPIError as error:
         raise connections.unreachable(url, error) from error
     finally:

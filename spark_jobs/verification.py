@@ -73,18 +73,6 @@ def read_differences(storage: Storage, root: str, name: str = DIFFERENCES) -> Ma
     return {} if records is None else records.unsettled
 
 
-def write_differences(
-    storage: Storage, root: str, unsettled: Mapping[str, SeenDifferences], name: str = DIFFERENCES
-) -> None:
-    storage.write(join(root, name), codec.to_json(DifferenceRecords(unsettled=unsettled)).encode())
-
-
-def settle_time(spec: TableSpec, options: Verify) -> timedelta:
-    """How long a change may take to arrive: as asked for, else the table's freshness, or an hour."""
-    usual = seconds(spec.freshness) if spec.freshness is not None else _SETTLE_SECONDS
-    return timedelta(seconds=usual if options.settle_seconds is None else options.settle_seconds)
-
-
 Text = Callable[[Any], str]
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 
@@ -265,29 +253,36 @@ Hashes = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceVerdict:
+class ComparedWithSource:
+    """Attributes:
+    keys: some of those that differ as JSON, with their state: `missing` in the replica, `extra`, `different`, and
+        whether it is settled.
+    looked_at: the source's time; without a source, ours.
+    compared: columns; `not_compared`: column to why not; empty without a source.
+    columns: how many were compared, of how many that both sides should have.
+    """
+
+    keys: tuple[dict[str, Any], ...] = ()
+    looked_at: str
+    compared: tuple[str, ...] = ()
+    not_compared: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceVerdict(ComparedWithSource):
     """Attributes:
     rows, source_rows: of the replica (soft-deleted rows left out) and of the source.
     ranges, ranges_different: of the first key column.
-    compared: columns; `not_compared`: column to why not.
-    columns: how many were compared, of how many that both sides should have.
     different, unsettled: keys.
-    keys: some of them as JSON, with their state: `missing` in the replica, `extra`, `different`, and whether it is
-        settled.
-    looked_at: the source's time.
     """
 
     rows: int
     source_rows: int
     ranges: int
     ranges_different: int
-    compared: tuple[str, ...]
-    not_compared: Mapping[str, str]
-    columns: tuple[int, int]
     different: int
     unsettled: int
-    keys: tuple[dict[str, Any], ...]
-    looked_at: str
 
 
 Key = tuple[str, ...]
@@ -341,43 +336,14 @@ class SourceDifferences:
         return sum(rows for rows, _ in self.theirs)
 
 
-def differences_of(context: Engine, table_schema: TableSchema, table: SourceTable) -> SourceDifferences:
-    """All keys whose rows in the replica and in the source differ; nothing is remembered of them.
-
-    Raises:
-        FatalError: `SOURCE_NOT_COMPARABLE`.
-    """
-    columns, now = Columns.of(table, table_schema), datetime.now(UTC)
-    comparing = _Comparing(context, table_schema, TableState(), table, columns, Verify(), now)
-    return comparing.differences(comparing.ranges())
-
-
 def state_of(hashes: Hashes) -> str:
     """What a key that differs is in the replica: `missing`, `extra` or `different`."""
     source, mine = hashes
     return "missing" if mine is None else "extra" if source is None else "different"
 
 
-def verify_source(
-    context: Engine, table_schema: TableSchema, state: TableState, table: SourceTable, options: Verify,
-    now: datetime,
-) -> SourceVerdict:  # fmt: skip
-    """Compare, and remember what is unsettled.
-
-    Args:
-        options: `limit`: keys that are named at most; `settle_seconds`: how long a change may take to arrive; None: the
-            table's freshness, or an hour.
-        now: our clock.
-
-    Raises:
-        FatalError: `SOURCE_NOT_COMPARABLE`.
-    """
-    columns = Columns.of(table, table_schema)
-    return _Comparing(context, table_schema, state, table, columns, options, now).verdict()
-
-
 @dataclass(frozen=True, kw_only=True)
-class WindowVerdict:
+class WindowVerdict(ComparedWithSource):
     """See `Window`; moments are ISO 8601 UTC.
 
     Attributes:
@@ -385,9 +351,6 @@ class WindowVerdict:
         since: start of the first window.
         proven_until: until when nothing is missing of what changed since; None: nothing is known.
         missing_from: start of the first window that is wrong.
-        keys: some that differ, as in `SourceVerdict`, with the start of their `window`.
-        looked_at: the source's time; without a source, ours.
-        compared, not_compared, columns: as in `SourceVerdict`; empty and (0, 0) without a source.
     """
 
     column: str
@@ -395,30 +358,6 @@ class WindowVerdict:
     windows: tuple[Window, ...]
     proven_until: str | None = None
     missing_from: str | None = None
-    keys: tuple[dict[str, Any], ...] = ()
-    looked_at: str = ""
-    compared: tuple[str, ...] = ()
-    not_compared: Mapping[str, str] = field(default_factory=dict)
-    columns: tuple[int, int] = (0, 0)
-
-
-def verify_windows(
-    context: Engine, table_schema: TableSchema, state: TableState, table: SourceTable, options: Verify,
-    now: datetime,
-) -> WindowVerdict | None:  # fmt: skip
-    """Compare rows that were changed lately, window by window; None: no column of both sides tells when that was.
-
-    A row that differs is settled as in `verify_source`; a window counts as wrong when one of its rows has.
-
-    Raises:
-        FatalError: `SOURCE_NOT_COMPARABLE`.
-    """
-    columns = Columns.of(table, table_schema)
-    timed = [name for name, how in zip(columns.lake, columns.how, strict=True) if how is _moment]
-    column = time_column(timed, options.window_column)
-    if column is None:
-        return None
-    return _Comparing(context, table_schema, state, table, columns, options, now).in_windows(column)
 
 
 _MOST_WINDOWS = 10_000
@@ -438,9 +377,16 @@ def grid_of(options: Verify, until: datetime) -> Grid:
 
 
 @dataclass(frozen=True)
-class _Comparing:
+class SourceComparison:
+    """The replica against its table in the source.
+
+    Attributes:
+        options: `limit`: keys that are named at most; `settle_seconds`: how long a change may take to arrive; None: the
+            table's freshness, or an hour.
+        now: our clock.
+    """
+
     context: Engine
-    table_schema: TableSchema
     state: TableState
     table: SourceTable
     columns: Columns
@@ -448,21 +394,23 @@ class _Comparing:
     now: datetime
 
     def verdict(self) -> SourceVerdict:
-        found = self.differences(self.ranges())
+        """Compare all rows, and remember what is unsettled."""
+        found = self.differences()
         settled = self._settled(found)
         return SourceVerdict(
             rows=found.rows, source_rows=found.source_rows, ranges=len(found.mine),
-            ranges_different=sum(map(ne, found.mine, found.theirs)), compared=self.columns.lake,
-            not_compared=self.columns.left_out, columns=self.columns.shared,
-            different=len(settled), unsettled=len(found.keys) - len(settled), keys=self._named(found.keys, settled),
-            looked_at=iso(found.looked_at),
+            ranges_different=sum(map(ne, found.mine, found.theirs)),
+            different=len(settled), unsettled=len(found.keys) - len(settled), **self._compared(found, settled),
         )  # fmt: skip
 
-    def differences(self, groups: _Groups, looked_at: datetime | None = None) -> SourceDifferences:
-        """
+    def differences(self, groups: _Groups | None = None, looked_at: datetime | None = None) -> SourceDifferences:
+        """All keys whose rows in the replica and in the source differ; nothing is remembered of them.
+
         Args:
+            groups: None: ranges of the first key column.
             looked_at: the source's time if it was asked before.
         """
+        groups = groups or self._ranges()
         # The replica is read before the source, so that what differs is newer there.
         mine = self._sums(groups.mine, groups)
         looked_at = looked_at or self.table.now()
@@ -472,8 +420,7 @@ class _Comparing:
             mine=mine, theirs=theirs, keys=keys, groups=numbers, columns=self.columns, looked_at=looked_at
         )
 
-    def ranges(self) -> _Groups:
-        """Ranges of the first key column."""
+    def _ranges(self) -> _Groups:
         ranges, columns = ranges_of(*self._extent()), self.columns.source
         return _Groups(
             len(ranges),
@@ -525,11 +472,8 @@ class _Comparing:
         Args:
             starts: of the windows, if the groups are windows: these have a document of their own.
         """
-        storage, root, name = (
-            self.context.storage,
-            self.context.layout.state,
-            WINDOW_DIFFERENCES if starts else DIFFERENCES,
-        )
+        storage, root = self.context.storage, self.context.layout.state
+        name = WINDOW_DIFFERENCES if starts else DIFFERENCES
         before = read_differences(storage, root, name)
         now: dict[str, SeenDifferences] = {}
         settled: set[Key] = set()
@@ -549,7 +493,7 @@ class _Comparing:
         older = {mark: seen for mark, seen in before.items() if mark not in now and "" < seen.window < since}
         now |= dict(list(older.items())[: max(0, _MOST_REMEMBERED - len(now))])
         if before or now:
-            write_differences(storage, root, now, name)
+            storage.write(join(root, name), codec.to_json(DifferenceRecords(unsettled=now)).encode())
         return settled
 
     def _has_settled(self, seen: SeenDifferences) -> bool:
@@ -557,25 +501,41 @@ class _Comparing:
         newest = self.state.max_commit_ts
         caught_up = newest is not None and datetime.fromisoformat(newest) > datetime.fromisoformat(seen.source_time)
         waited = self.now - datetime.fromisoformat(seen.at)
-        return caught_up or waited >= settle_time(self.context.spec, self.options)
+        return caught_up or waited >= self._settle_time
 
-    def _named(self, differing: Mapping[Key, Hashes], settled: set[Key]) -> tuple[dict[str, Any], ...]:
-        """Settled ones first."""
-        chosen = sorted(differing, key=lambda key: (key not in settled, key))[: self.options.limit]
-        return tuple(
+    @property
+    def _settle_time(self) -> timedelta:
+        """How long a change may take to arrive."""
+        freshness, asked = self.context.spec.freshness, self.options.settle_seconds
+        usual = _SETTLE_SECONDS if freshness is None else seconds(freshness)
+        return timedelta(seconds=usual if asked is None else asked)
+
+    def _compared(self, found: SourceDifferences, settled: set[Key]) -> dict[str, Any]:
+        """Fields of `ComparedWithSource`; of the keys settled ones first."""
+        chosen = sorted(found.keys, key=lambda key: (key not in settled, key))[: self.options.limit]
+        keys = tuple(
             {
                 "key": json.dumps(dict(zip(self.columns.lake, key, strict=False)), ensure_ascii=False),
-                "state": state_of(differing[key]),
+                "state": state_of(found.keys[key]),
                 "settled": key in settled,
             }
             for key in chosen
         )
+        columns = self.columns
+        return {
+            "keys": keys, "looked_at": iso(found.looked_at), "compared": columns.lake,
+            "not_compared": columns.left_out, "columns": columns.shared,
+        }  # fmt: skip
 
-    def in_windows(self, column: str) -> WindowVerdict:
+    def in_windows(self) -> WindowVerdict | None:
+        """Compare rows that were changed lately, window by window; None: no column of both sides tells when that was.
+
+        A row that differs is settled as in `verdict`; a window counts as wrong when one of its rows has.
         """
-        Args:
-            column: of the lake, that tells when a row was changed.
-        """
+        timed = [name for name, how in zip(self.columns.lake, self.columns.how, strict=True) if how is _moment]
+        column = time_column(timed, self.options.window_column)
+        if column is None:
+            return None
         looked_at, at = self.table.now(), self.columns.lake.index(column)
         grid, name = grid_of(self.options, looked_at), self.columns.source[at]
         since = grid.start.replace(tzinfo=UTC) if self.table.types[name].kind == "aware" else grid.start
@@ -590,26 +550,17 @@ class _Comparing:
         states = [Counter[str]() for _ in windows]
         for key, hashes in found.keys.items():
             states[found.groups[key]][state_of(hashes) if key in settled else "unsettled"] += 1
-        wait = settle_time(self.context.spec, self.options)
         for number, window in enumerate(windows):
-            counts: dict[str, Any] = {
-                "source_rows": found.theirs[number][0],
-                "rows": found.mine[number][0],
-                **states[number],
-            }
-            closed = grid.bounds(number)[1] + wait <= looked_at
-            windows[number] = judged(replace(window, **counts), closed=closed)
+            counts: dict[str, Any] = {**states[number], "source_rows": found.theirs[number][0]}
+            closed = grid.bounds(number)[1] + self._settle_time <= looked_at
+            windows[number] = judged(replace(window, rows=found.mine[number][0], **counts), closed=closed)
         return WindowVerdict(
             column=column,
             since=windows[0].start,
             windows=tuple(windows),
             proven_until=proven_until(windows),
             missing_from=missing_from(windows),
-            keys=self._named(found.keys, settled),
-            looked_at=iso(looked_at),
-            compared=self.columns.lake,
-            not_compared=self.columns.left_out,
-            columns=self.columns.shared,
+            **self._compared(found, settled),
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import replays
@@ -93,21 +94,17 @@ def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> Ba
     A run that resumes the batch from the change table has no files to decide it from, and one that resumes it after the
     tables changed sees no column that becomes text.
     """
-    if schema.schemas != state.schemas:
-        plan = replace(plan, schemas=schema.schemas)
-    if schema.found != state.found:
-        plan = replace(plan, found=schema.found)
     ordered = schema.table_schema
+    left = {"schemas": schema.schemas, "found": schema.found, "truncates": ordered.truncates}
+    changes: dict[str, Any] = {name: value for name, value in left.items() if value != getattr(state, name)}
     if ordered.sequence and (ordered.sequence, ordered.sequence_type) != (state.sequence_by, state.sequence_type):
-        plan = replace(plan, sequence_by=ordered.sequence, sequence_type=ordered.sequence_type)
+        changes |= {"sequence_by": ordered.sequence, "sequence_type": ordered.sequence_type}
     if schema.snapshots != state.snapshots:
         generation = generation_after(schema.snapshots, plan.generation)
-        plan = replace(plan, snapshots=schema.snapshots, generation=generation)
-    if ordered.truncates != state.truncates:
-        plan = replace(plan, truncates=ordered.truncates)
+        changes |= {"snapshots": schema.snapshots, "generation": generation}
     if any(str(widening.after) == "string" for widening in schema.plan.widenings):
-        plan = replace(plan, unlocks=True)
-    return plan
+        changes["unlocks"] = True
+    return replace(plan, **changes) if changes else plan
 
 
 def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:

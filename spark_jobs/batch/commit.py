@@ -141,15 +141,18 @@ def _state_of(table: TableSession, done: Batch, *, swept: bool) -> TableState:
     for figures in decoded_batch.figures.files.values():
         highest = greater(highest, figures.max_sequence)
         newest = max(filter(None, (newest, figures.max_commit_ts)), default=None)
-    table_schema = decoded_batch.schema.table_schema
+    table_schema, log_began, misplaced = decoded_batch.schema.table_schema, log_began_of(spec), state.misplaced
+    if log_began != state.log_began:
+        found = files_before_log_began(state.log_began, log_began, table.ledger)
+        misplaced = tuple(dict.fromkeys((*misplaced, *found)))[:_MISPLACED]
     return replace(
         after,
         keys=spec.keys,
         sequence_by=table_schema.sequence or state.sequence_by,
         sequence_type=table_schema.sequence_type if table_schema.sequence else state.sequence_type,
         sequence_forms=forms_after(decoded_batch.figures, state, table_schema),
-        log_began=log_began_of(spec),
-        misplaced=tuple(dict.fromkeys((*state.misplaced, *files_before_log_began(spec, table.ledger))))[:_MISPLACED],
+        log_began=log_began,
+        misplaced=misplaced,
         log_time=log_time(decoded_batch.figures, state) if table_schema.log_positions else None,
         schemas=decoded_batch.schema.schemas,
         found=decoded_batch.schema.found,

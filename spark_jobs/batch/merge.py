@@ -10,7 +10,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import replays
 from spark_jobs.batch.runtime import iso
@@ -27,9 +29,6 @@ from spark_jobs.rules.figures import Figures
 if TYPE_CHECKING:
     from spark_jobs.tables.engine import BatchWork, Engine
     from spark_jobs.tables.whole_tables import TableWriter
-
-from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.spec import TableSpec
 
 
 def merge(table: TableSession, batch: Batch) -> Batch:

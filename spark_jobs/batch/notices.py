@@ -55,7 +55,7 @@ from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import below, landing_root
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.spec import SubMicrosecondPolicy, TableSpec
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
@@ -65,7 +65,7 @@ from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rooms.dialects.protocol import Dialect, Unreadable
 from spark_jobs.rules.evaluate import Tally
-from spark_jobs.rules.figures import Figures
+from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.truncates import are_applied, unknown_truncates
 
 SAMPLE = 5
@@ -141,6 +141,11 @@ def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
 def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
     """Warning about files; none where there are none."""
     return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
+
+
+def _of_count(code: str, message: str, count: int) -> tuple[RunWarning, ...]:
+    """Warning about so many rows; none where there are none."""
+    return (RunWarning(code=code, message=message, count=count),) if count > 0 else ()
 
 
 def missing_root(table: str, landing: str) -> RetriableError:
@@ -377,20 +382,7 @@ def of_late_batch(late: int) -> tuple[RunWarning, ...]:
         "that no newer change of their key carries. This is right for files that were delivered late, and wrong if the "
         "source's log started again"
     )
-    return (RunWarning(code=BATCH_LATE, message=message, count=late),) if late else ()
-
-
-def of_erased(rows: int) -> tuple[RunWarning, ...]:
-    """Rows of keys that were erased for good."""
-    message = "rows of erased keys were skipped"
-    return (RunWarning(code=ERASED_SKIPPED, message=message, count=rows),) if rows else ()
-
-
-def of_times(count: int, policy: SubMicrosecondPolicy) -> tuple[RunWarning, ...]:
-    """Times that lost their digits past the microsecond."""
-    done = "rounded" if policy == "round" else "cut"
-    message = f"times with digits past the microsecond were {done}; set sub_microseconds to choose otherwise"
-    return (RunWarning(code=TIMES_REDUCED, message=message, count=count),) if count else ()
+    return _of_count(BATCH_LATE, message, late)
 
 
 def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunWarning, ...]:
@@ -403,49 +395,58 @@ def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunW
     return (RunWarning(code=EXPECTATION_FAILED, message=message, count=sum(failed.values()), sample=sample),)
 
 
-def of_bad_first_rows(count: int, first: object) -> tuple[RunWarning, ...]:
-    """Most rows of a first load: rather the metadata row is wrong than each of them."""
-    message = (
-        f"rows of the first load are in quarantine, more than in the table, e.g. {first}; correct the metadata row and "
-        "run `gddl errors replay`"
+_MOVED = (
+    "updates that changed a key, or inserts after such a change, carry a part of the row and no before images of the "
+    "rest, so these rows may lack values; have the source send whole before images, or reload the table"
+)
+
+
+def of_rows(spec: TableSpec, plan: BatchPlan, decoded: DecodedBatch) -> tuple[RunWarning, ...]:
+    """Warnings about what is in the rows of a batch, each with the number of rows, values or fields."""
+    figures, options = decoded.figures, spec.options.keys()
+    is_mostly_bad = plan.mode == "initial" and 2 * figures.quarantined > figures.rows
+    rounded = "rounded" if spec.sub_microseconds == "round" else "cut"
+    is_named, null = "csv_no_sup" in options or "csv_added" in options, DmsOptions.csv_null
+    noted = (
+        (ERASED_SKIPPED, decoded.erased, "rows of erased keys were skipped"),
+        (
+            QUARANTINE_RATE,
+            figures.quarantined if is_mostly_bad else 0,
+            (
+                f"rows of the first load are in quarantine, more than in the table, e.g. {figures.first_bad}; correct "
+                "the metadata row and run `gddl errors replay`"
+            ),
+        ),
+        (
+            TIMES_REDUCED,
+            figures.reduced,
+            f"times with digits past the microsecond were {rounded}; set sub_microseconds to choose otherwise",
+        ),
+        (
+            VALUES_RESCUED,
+            figures.rescued,
+            "rows have values in _rescued_data, since the table has no column of that name or type",
+        ),
+        (MOVED_ROW_INCOMPLETE, figures.incomplete, _MOVED),
+        (
+            CSV_NOT_SUPPLIED,
+            0 if is_named else figures.partial,
+            (
+                f"updates have {DmsOptions.csv_no_sup} in a column and keep its value; set options.csv_no_sup to this "
+                "word, or to null if it is a value"
+            ),
+        ),
+        (
+            CSV_EMPTY_FIELDS,
+            0 if "csv_null" in options else figures.empty_texts,
+            (
+                f"empty fields of CSV are read as empty texts, since {null} stands for null by default, and no "
+                "field of their files has it; set options.csv_null to CsvNullValue of the endpoint: '' where they are "
+                f"null (then run `gddl reload --from-files --table {spec.table}`), else {null}"
+            ),
+        ),
     )
-    return (RunWarning(code=QUARANTINE_RATE, message=message, count=count),)
-
-
-def of_rescues(count: int) -> tuple[RunWarning, ...]:
-    """Rows with values that the table has no column or type for."""
-    message = "rows have values in _rescued_data, since the table has no column of that name or type"
-    return (RunWarning(code=VALUES_RESCUED, message=message, count=count),) if count else ()
-
-
-def of_partial_updates(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
-    """Updates of CSV with the usual word for a column that is not logged, in a table whose row does not name it."""
-    is_assumed = count and not {"csv_no_sup", "csv_added"} & spec.options.keys()
-    message = (
-        f"updates have {DmsOptions().csv_no_sup} in a column and keep its value; set options.csv_no_sup to this word, "
-        "or to null if it is a value"
-    )
-    return (RunWarning(code=CSV_NOT_SUPPLIED, message=message, count=count),) if is_assumed else ()
-
-
-def of_empty_texts(spec: TableSpec, count: int) -> tuple[RunWarning, ...]:
-    """Empty fields of CSV in a table whose row does not say what stands for null, in files that have no null."""
-    message = (
-        f"empty fields of CSV are read as empty texts, since {DmsOptions().csv_null} stands for null by default, and "
-        "no field of their files has it; set options.csv_null to CsvNullValue of the endpoint: '' where they are null "
-        f"(then run `gddl reload --from-files --table {spec.table}`), else {DmsOptions().csv_null}"
-    )
-    is_assumed = "csv_null" not in spec.options
-    return (RunWarning(code=CSV_EMPTY_FIELDS, message=message, count=count),) if is_assumed else ()
-
-
-def of_incomplete_moves(count: int) -> tuple[RunWarning, ...]:
-    """Changes that bring a row to a key and carry a part of it only."""
-    message = (
-        "updates that changed a key, or inserts after such a change, carry a part of the row and no before images of "
-        "the rest, so these rows may lack values; have the source send whole before images, or reload the table"
-    )
-    return (RunWarning(code=MOVED_ROW_INCOMPLETE, message=message, count=count),) if count else ()
+    return tuple(RunWarning(code=code, message=message, count=count) for code, count, message in noted if count)
 
 
 def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarning, ...]:
@@ -461,7 +462,7 @@ def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarn
         f"{before.rows}: rows that share a key are one row now, the last; where that is not meant, restore keys and "
         "rebuild again, which loses nothing"
     )
-    return (RunWarning(code=KEYS_SHARED, message=message, count=before.rows - rows),)
+    return _of_count(KEYS_SHARED, message, before.rows - rows)
 
 
 def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[RunWarning, ...]:
@@ -472,14 +473,13 @@ def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[Run
         written: its rows without re-deliveries.
     """
     is_load = spec.mode == "changes" and figures.keys and figures.loads == figures.good
-    if not is_load or written <= figures.keys:
+    if not is_load:
         return ()
-    count = written - figures.keys
     message = (
         f"{written} rows of the full load have {figures.keys} keys [{', '.join(spec.keys)}], and one row of each key "
         "remains, the last: where the source holds all of them, correct keys and rebuild, which loses nothing"
     )
-    return (RunWarning(code=KEYS_SHARED, message=message, count=count),)
+    return _of_count(KEYS_SHARED, message, written - figures.keys)
 
 
 def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:

@@ -25,7 +25,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import next_batch as plan_files
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
+from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, is_swept, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
 
 if TYPE_CHECKING:
@@ -83,8 +83,9 @@ def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) 
         return None
     waiting, released = to_release(run, discovery, state)
     plan = plan_files(waiting, limits=table.limits, state=state, now=now)
-    plan = None if plan is None else replace(with_sweep(plan, discovery, SweepRule.of(run.spec)), releases=released)
-    return replace(plan, sweep=False) if plan is not None and plan.sweep and run.is_loading else plan
+    if plan is not None and plan.sweep:
+        plan = replace(plan, sweep=False) if run.is_loading else with_sweep(plan, discovery, SweepRule.of(run.spec))
+    return replace(plan, releases=released) if plan is not None and released else plan
 
 
 def start(table: TableSession, batch: Batch) -> None:
@@ -177,6 +178,8 @@ def without_held(run: TableRun, discovery: Discovery, state: TableState) -> Disc
 
 def sweep_of(run: TableRun, discovery: Discovery, state: TableState) -> SweepState:
     """State of the newest generation's sweep; a user's release makes it due."""
+    if is_swept(state):
+        return "none"
     rule = RELEASED if releases(run) else SweepRule.of(run.spec)
     standing = sweep_state(state, discovery, rule, run.runtime.clock())
     return "pending" if standing == "due" and not rule.released and run.is_loading else standing
@@ -255,12 +258,6 @@ class PendingWork:
     def cost(self) -> int:
         """Estimated work, in bytes of the replica: waiting files, which cost more, plus the replica."""
         return sum(f.size for f in self.discovery.waiting) * _LANDED_WEIGHT + self.state.rows * _BYTES_A_ROW
-
-
-def find_pending(run: TableRun, totals: RunTotals) -> PendingWork | None:
-    """The table's work; None when there is none. Raises as `looked`."""
-    seen, has_work = looked(run, totals)
-    return seen if has_work else None
 
 
 def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:

@@ -65,21 +65,8 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
     if figures.truncates:
         totals.truncates += len(unknown_truncates(table.state.truncates, figures.truncates))
         table.note(notices.of_truncates(spec, plan, figures.truncates, table.state))
-    if decoded.erased:
-        table.note(notices.of_erased(decoded.erased))
-    if plan.mode == "initial" and 2 * figures.quarantined > figures.rows:
-        table.note(notices.of_bad_first_rows(figures.quarantined, figures.first_bad))
-    if figures.reduced:
-        table.note(notices.of_times(figures.reduced, spec.sub_microseconds))
-    if figures.rescued:
-        table.note(notices.of_rescues(figures.rescued))
-        totals.rescued += figures.rescued
-    if figures.incomplete:
-        table.note(notices.of_incomplete_moves(figures.incomplete))
-    if figures.partial:
-        table.note(notices.of_partial_updates(spec, figures.partial))
-    if figures.empty_texts:
-        table.note(notices.of_empty_texts(spec, figures.empty_texts))
+    table.note(notices.of_rows(spec, plan, decoded))
+    totals.rescued += figures.rescued
     if figures.tallies:
         table.note(notices.of_expectations(spec, figures.tallies))
         totals.tally(spec, figures.tallies)
@@ -106,6 +93,8 @@ def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) 
         FatalError: as `require_same_order`; nothing waits for the batch then.
     """
     schema = decoded.schema.table_schema
+    if not table.run.others:
+        return
     try:
         require_same_order(table.spec.table, table.run.shard, (schema.sequence, schema.sequence_type), table.run.others)
     except FatalError:
@@ -165,6 +154,8 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
 
 def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: TableState) -> None:
     table_schema, figures = decoded_batch.schema.table_schema, decoded_batch.figures
+    if not figures.widths and not figures.forms:
+        return
     ends = {end: path for path, f in figures.files.items() for end in (f.min_sequence, f.max_sequence)}
     examples = {end: path for end, path in {**ends, state.max_sequence: ""}.items() if end is not None}
     again = rebuild_of(dialect.spec)

@@ -33,7 +33,6 @@ from spark_jobs.tables.places import DeclinedError, TaskBounds, usual_bounds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from airflow_gddl.contract.spec import JobSpec, TableSpec
     from spark_jobs.tables.file_parts import PartBounds
 
 

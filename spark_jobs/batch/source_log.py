@@ -19,7 +19,6 @@ from spark_jobs.plan.planned_batch import (
 from spark_jobs.plan.sequence import (
     LONGEST_TRANSACTION,
     is_in_file,
-    log_began_of,
     log_place,
     longest_transaction,
 )
@@ -196,14 +195,14 @@ def _lateness(time: str | None, newest: str) -> timedelta:
     return timedelta.min if time is None else datetime.fromisoformat(time) - datetime.fromisoformat(newest)
 
 
-def files_before_log_began(spec: TableSpec, ledger: Ledger) -> tuple[str, ...]:
+def files_before_log_began(before: Sequence[str], now: Sequence[str], ledger: Ledger) -> tuple[str, ...]:
     """Files ingested under another `log_began` than the row's, with changes from after a moment that differs.
 
     Their positions lack the number of that beginning, or have another's.
     """
-    before, now = set(ledger.state.log_began), set(log_began_of(spec))
-    if before == now or ledger.state.max_sequence is None:
+    differing = set(before).symmetric_difference(now)
+    if not differing or ledger.state.max_sequence is None:
         return ()
-    moment = min(moment_of(text) for text in before ^ now)
+    moment = min(map(moment_of, differing))
     times = {path: entry.max_commit_ts for path, entry in ledger.all_entries().items()}
     return tuple(sorted(path for path, time in times.items() if time is not None and moment_of(time) >= moment))

@@ -96,7 +96,7 @@ class TableRun:
         """In messages: the table, or one of its sources."""
         return titled(self.spec.table, self.shard)
 
-    @property
+    @cached_property
     def tier(self) -> TierSpec:
         """The row's tier; without Spark each table is in one task, and committed directly."""
         tier = self.job.tier_of(self.spec)
@@ -129,7 +129,7 @@ class TableRun:
             return self.layout_override
         return Layout.of(self.job.roots, self.spec)
 
-    @property
+    @cached_property
     def in_one_task(self) -> bool:
         return not self.declined and self.tier.in_one_task
 
@@ -140,7 +140,8 @@ class TableRun:
     def context(self, work: int | None = None) -> Engine:
         """Its tables, where its tier works on them; `work`: as `SparkSource.for_table`."""
         if self.in_one_task:
-            return self._in_one_task(self._own_tables if self._has_own_tables else self._new_tables())
+            is_shared = self.spec.shards or self.shard  # by sources that write the tables during the run
+            return self._in_one_task(self._new_tables() if is_shared else self._own_tables)
         if not self.runtime.spark.is_started:
             self.report(STARTING_SPARK)
         session = self.runtime.spark.for_table(work)  # before the imports: without Spark there may be no pyspark
@@ -166,22 +167,11 @@ class TableRun:
 
     @property
     def _context(self) -> dict[str, Any]:
-        """Fields of `TableContext` but for the tables."""
-        tier, storage = self._tier_of_tables, self.runtime.storage
-        return {"dialect": self.dialect_after_load, "tier": tier, "layout": self.layout, "storage": storage}
-
-    @property
-    def _tier_of_tables(self) -> TierSpec:
-        """The tier by which the tables are written; features of the row may change it."""
-        tier = self.tier
+        """Fields of `TableContext` but for the tables; features of the row may change the tier."""
+        tier, storage = self.tier, self.runtime.storage
         for feature in used_by(self.spec).values():
             tier = feature.tier(self.spec, tier)
-        return tier
-
-    @property
-    def _has_own_tables(self) -> bool:
-        """Whether nothing else in this process writes the tables during the run, as sources of one table do."""
-        return not self.spec.shards and not self.shard
+        return {"dialect": self.dialect_after_load, "tier": tier, "layout": self.layout, "storage": storage}
 
     @cached_property
     def _own_tables(self) -> Tables:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.codes import TABLE_BUSY
+from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.result import (
     CommitMethod,
     ExpectationCount,
@@ -18,6 +18,7 @@ from airflow_gddl.contract.result import (
     ResultColumn,
     RunWarning,
     TableTasks,
+    error_info,
     summed,
 )
 from airflow_gddl.contract.spec import TableSpec
@@ -25,10 +26,6 @@ from spark_jobs.plan.table_schema import select_columns
 from spark_jobs.plan.waiting_files import NotListed
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.tables.table_definition import replica_columns
-
-if TYPE_CHECKING:
-    from airflow_gddl.contract.spec import TableSpec
-
 
 _SAMPLE = 5
 
@@ -119,12 +116,13 @@ class RunTotals:
             **{f.name: getattr(self, f.name) for f in fields(self) if f.name not in _UNLIKE},
             schema_changes=tuple(self.schema_changes),
             warnings=tuple(self.warnings.values()),
-            freshness=replace(
-                _freshness(self.max_commit_ts, ended),
+            freshness=Freshness(
+                commit_ts=self.max_commit_ts,
+                lag_seconds=None if self.max_commit_ts is None else _seconds(self.max_commit_ts, ended),
                 complete_until=self.complete_until,
                 waiting_since=self.waiting_since,
             ),
-            seconds=round((ended - datetime.fromisoformat(started_at)).total_seconds(), 3),
+            seconds=_seconds(started_at, ended),
             run_id=run_id,
             started_at=started_at,
             not_listed_days=0 if self.not_listed is None else self.not_listed.days,
@@ -134,11 +132,8 @@ class RunTotals:
         )
 
 
-def _freshness(commit_ts: str | None, now: datetime) -> Freshness:
-    if commit_ts is None:
-        return Freshness()
-    lag = (now - datetime.fromisoformat(commit_ts)).total_seconds()
-    return Freshness(commit_ts=commit_ts, lag_seconds=round(lag, 3))
+def _seconds(since: str, until: datetime) -> float:
+    return round((until - datetime.fromisoformat(since)).total_seconds(), 3)
 
 
 @dataclass(frozen=True)
@@ -148,6 +143,19 @@ class TableOutcome:
     result: JobResult
     retriable: bool = False
 
+    @classmethod
+    def of_failed(cls, result: JobResult, fault: GddlError) -> TableOutcome:
+        """The outcome of a run that has failed, with what it did before."""
+        return cls(replace(result, status="failed", error=error_info(fault)), isinstance(fault, RetriableError))
+
+    @property
+    def table(self) -> str:
+        return self.result.table
+
+    def with_warnings(self, warnings: Iterable[RunWarning]) -> TableOutcome:
+        """The outcome with further warnings."""
+        return replace(self, result=replace(self.result, warnings=(*self.result.warnings, *warnings)))
+
 
 @dataclass(frozen=True)
 class Declined:
@@ -156,6 +164,10 @@ class Declined:
     spec: TableSpec
     reason: str
     totals: RunTotals = field(default_factory=RunTotals)
+
+    @property
+    def table(self) -> str:
+        return self.spec.table
 
 
 TaskOutcome = TableOutcome | Declined

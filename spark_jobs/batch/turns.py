@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from airflow_gddl.contract.codes import KEY_INVALID, SHARDS_UNSUPPORTED, SPEC_INVALID
 from airflow_gddl.contract.connections import mask_key
@@ -14,18 +14,13 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, 
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.batch import notices
-from spark_jobs.batch.pending import PendingWork, find_pending, replays
+from spark_jobs.batch.pending import PendingWork, looked, replays
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
-from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.tables.places import DeclinedError
 
 _COUNTED = 20_000
 """Rows in quarantine that are counted by source, oldest first."""
-
-
-_PASSED_ON = (DeclinedError, MemoryError)
-"""They concern the table as a whole: another engine takes it."""
 
 
 @dataclass
@@ -55,25 +50,33 @@ class Turns:
             return
         states = self.run.shard_states()  # under the claim: another job may have loaded a shard since `find_pending`
         for run, seen in self.pending:
-            self._guarded(run.shard, partial(work, run.beside(states), seen))
+            with self._guarded(run.shard):
+                work(run.beside(states), seen)
             states[run.shard] = run.own_state()
-        self._replay_unlocked(work, states)
-        self._sum_up(states)
+        for run in self.run.shard_runs():  # another turn where a source after this one has made a column text
+            if run.shard not in self.faults and (ledger := run.ledger()).awaits_replay:
+                with self._guarded(run.shard):
+                    work(run, PendingWork(state=ledger.state, discovery=run.discover(ledger)))
+                states[run.shard] = run.own_state()
+        if self.totals.main.rows is not None:  # also of former sources
+            self.totals.main = replace(self.totals.main, rows=sum(state.rows for state in states.values()))
+        times = filter(None, (states[shard].max_commit_ts for shard in self.run.spec.shards))
+        self.totals.max_commit_ts = max(times, default=None)
 
     def find_pending(self) -> None:
         """Find what is pending.
 
         Raises:
-            GddlError: as `find_pending`, of a table with one source.
+            GddlError: as `looked`, of a table with one source.
         """
         if not self.run.spec.shards:
-            seen = find_pending(self.run, self.totals)
-            self.pending = [] if seen is None else [(self.run, seen)]
+            self._look(self.run)
             return
         self.run.ledger()  # which refuses a table that was loaded otherwise
         modes, newest = set(), self.totals.max_commit_ts
         for run in self.run.shard_runs():
-            self._guarded(run.shard, partial(self._find_pending, run))
+            with self._guarded(run.shard):
+                self._look(run)
             modes.add(self.totals.mode)
             newest = max(filter(None, (newest, self.totals.max_commit_ts)), default=None)
         self.totals.mode = "initial" if modes == {"initial"} else "incremental"
@@ -97,36 +100,20 @@ class Turns:
         what, where, remedy = _together(self.run.spec.table, first, self.faults)
         raise family(first.code, what, where=where, remedy=remedy) from first
 
-    def _find_pending(self, run: TableRun) -> None:
-        seen = find_pending(run, self.totals)
-        if seen is not None:
+    def _look(self, run: TableRun) -> None:
+        seen, has_work = looked(run, self.totals)
+        if has_work:
             self.pending.append((run, seen))
 
-    def _replay_unlocked(self, work: Callable[[TableRun, PendingWork], None], states: dict[str, TableState]) -> None:
-        """Another turn for sources with values in quarantine, where one after them has made a column text."""
-        for run in self.run.shard_runs():
-            if run.shard not in self.faults and run.ledger().awaits_replay:
-                self._guarded(run.shard, partial(self._replay, run, work))
-                states[run.shard] = run.own_state()
-
-    def _replay(self, run: TableRun, work: Callable[[TableRun, PendingWork], None]) -> None:
-        ledger = run.ledger()
-        work(run, PendingWork(state=ledger.state, discovery=run.discover(ledger)))
-
-    def _guarded(self, shard: str, work: Callable[[], None]) -> None:
+    @contextmanager
+    def _guarded(self, shard: str) -> Iterator[None]:
+        """Keep the failure of a source: it does not stop the next."""
         try:
-            work()
-        except _PASSED_ON:
+            yield
+        except (DeclinedError, MemoryError):  # they concern the table as a whole: another engine takes it
             raise
-        except Exception as error:  # noqa: BLE001 - a failure of one source does not stop the next
+        except Exception as error:  # noqa: BLE001 - see above
             self.faults[shard] = error
-
-    def _sum_up(self, states: Mapping[str, TableState]) -> None:
-        """Rows of the replica, also of former sources, and the newest commit time of those that the row names."""
-        if self.totals.main.rows is not None:
-            self.totals.main = replace(self.totals.main, rows=sum(state.rows for state in states.values()))
-        times = filter(None, (states[shard].max_commit_ts for shard in self.run.spec.shards))
-        self.totals.max_commit_ts = max(times, default=None)
 
 
 def require_supported(run: TableRun) -> None:

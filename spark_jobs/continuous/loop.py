@@ -24,7 +24,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
-from spark_jobs.continuous.streams import FileStream, open_streams
+from spark_jobs.continuous.streams import FileStream, Streams
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.job_tables import Show, by_tasks, threads_of, unreachable
 from spark_jobs.job.run_results import RegistrationQueue
@@ -200,13 +200,6 @@ def run_continuously(job: JobSpec, runtime: Runtime, show: Show, stop: Stop) -> 
     return Loop(job, runtime, show, stop).run()
 
 
-def turns_of(job: JobSpec) -> JobSpec:
-    """The job with options of a turn: few batches, so that a backlog does not delay a stop or other tables."""
-    limit = job.options.max_batches
-    most = BATCHES_A_TURN if limit is None else min(limit, BATCHES_A_TURN)
-    return replace(job, options=replace(job.options, max_batches=most))
-
-
 @dataclass
 class Loop:
     """One run of `run_continuously`.
@@ -222,7 +215,7 @@ class Loop:
     show: Show
     stop: Stop
     now: Callable[[], float] = time.monotonic
-    streams: OpenStreams = open_streams
+    streams: OpenStreams = Streams
     open_threads: OpenThreads = TableThreads
     outcomes: dict[str, TableOutcome] = field(default_factory=dict)
     schedule: Schedule = field(default_factory=Schedule)
@@ -230,9 +223,13 @@ class Loop:
     _registered: queue.SimpleQueue[TableOutcome] = field(default_factory=queue.SimpleQueue)
 
     def run(self) -> list[TableOutcome]:
-        self.job = turns_of(self.job)
+        limit, continuous = self.job.options.max_batches, self.job.options.continuous
+        # A turn has few batches, so that a backlog does not delay a stop or other tables.
+        most = BATCHES_A_TURN if limit is None else min(limit, BATCHES_A_TURN)
+        self.job = replace(self.job, options=replace(self.job.options, max_batches=most))
         desired = DesiredStateReader(self.job, self.runtime.storage, self.stop, self.now)
-        ends = self._ends()
+        lasts = None if continuous is None else continuous.seconds
+        ends = float("inf") if lasts is None else self.now() + lasts
         self.stream = self.streams(self.job, self.runtime, self.stop.wake)
         self.threads = self.open_threads(self.job, self.runtime, self.stop.wake)
         self.registrations = RegistrationQueue(self.runtime, self.job.roots.lake)
@@ -241,7 +238,9 @@ class Loop:
             while not self.stop.is_asked:
                 if desired.poll():
                     self._changed(desired.job)
-                self._receive_news()
+                if (fault := self.runtime.spark.end) is not None:  # without its Spark the job can't continue
+                    raise fault
+                self.schedule.news(self.stream.news())
                 self.threads.start(self.schedule.begin(self.now()))
                 self._wait_for_event(ends)
                 self._collect()
@@ -265,20 +264,6 @@ class Loop:
         while self.threads.is_busy and self.now() < until:
             self.stop.wait(_BUSY_WAIT)
             self._collect()
-
-    def _receive_news(self) -> None:
-        """
-        Raises:
-            GddlError: without its Spark the job can't continue.
-        """
-        if (fault := self.runtime.spark.end) is not None:
-            raise fault
-        self.schedule.news(self.stream.news())
-
-    def _ends(self) -> float:
-        continuous = self.job.options.continuous
-        seconds = continuous.seconds if continuous is not None else None
-        return float("inf") if seconds is None else self.now() + seconds
 
     def _follow(self) -> None:
         self._specs |= {spec.table: spec for spec in self.job.tables}

@@ -244,10 +244,6 @@ class TopicStream:
             cluster.log.close()
 
 
-_LISTED, _TOPICS, _LOGS = "", "topics", "logs"
-"""Names of the streams of listed tables, and of those read from Kafka or from logs."""
-
-
 class FileStream(Protocol):
     """Reports which tables have files that it has not reported."""
 
@@ -263,25 +259,33 @@ class FileStream(Protocol):
 
 
 class Streams:
-    """Several streams as one, each opened with the first of its tables.
+    """Listings; for tables that are read from Kafka, its brokers; for those read from a source's log, the time.
+
+    Each is opened with the first of its tables.
 
     Args:
-        open_: gives the stream of a name.
-        name_of: gives the name of the stream that follows a table.
+        wake: called, from any thread, when there is news to fetch.
     """
 
-    def __init__(self, open_: Callable[[str], FileStream], name_of: Callable[[TableSpec], str]) -> None:
-        self._open, self._name_of = open_, name_of
-        self._streams: dict[str, FileStream] = {}
+    def __init__(self, job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> None:
+        self._roots, self._runtime, self._wake = job.roots, runtime, wake
+        self._streams: dict[type[ListedFiles | TopicStream], FileStream] = {}
 
     def follow(self, specs: Sequence[TableSpec]) -> None:
-        by_name: dict[str, list[TableSpec]] = {name: [] for name in self._streams}
+        by_kind: dict[type[ListedFiles | TopicStream], list[TableSpec]] = {kind: [] for kind in self._streams}
         for spec in specs:
-            by_name.setdefault(self._name_of(spec), []).append(spec)
-        for name, mine in by_name.items():
-            if name not in self._streams:
-                self._streams[name] = self._open(name)
-            self._streams[name].follow(mine)
+            kind = TopicStream if topic_of(spec) else CapturedLogs if capture_of(spec) else ListedFiles
+            by_kind.setdefault(kind, []).append(spec)
+        for kind, mine in by_kind.items():
+            if kind not in self._streams:
+                self._streams[kind] = self._opened(kind)
+            self._streams[kind].follow(mine)
+
+    def _opened(self, kind: type[ListedFiles | TopicStream]) -> FileStream:
+        runtime = self._runtime
+        if issubclass(kind, TopicStream):
+            return kind(self._wake, runtime.environ)
+        return kind(self._roots, runtime.storage, runtime.clock, environ=runtime.environ)
 
     def news(self) -> Collection[str]:
         return [table for stream in self._streams.values() for table in stream.news()]
@@ -289,22 +293,3 @@ class Streams:
     def close(self) -> None:
         for stream in self._streams.values():
             stream.close()
-
-
-def open_streams(job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> FileStream:
-    """Listings; for tables that are read from Kafka, its brokers; for those read from a source's log, the time.
-
-    Args:
-        wake: called, from any thread, when there is news to fetch.
-    """
-
-    def opened(name: str) -> FileStream:
-        if name == _TOPICS:
-            return TopicStream(wake, runtime.environ)
-        listed = ListedFiles if name == _LISTED else CapturedLogs
-        return listed(job.roots, runtime.storage, runtime.clock, environ=runtime.environ)
-
-    def name_of(spec: TableSpec) -> str:
-        return _TOPICS if topic_of(spec) else _LOGS if capture_of(spec) else _LISTED
-
-    return Streams(opened, name_of)

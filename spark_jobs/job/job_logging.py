@@ -10,7 +10,6 @@ import logging
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from spark_jobs.batch.runtime import Observer, Step
@@ -24,48 +23,39 @@ def set_up_logging(run_id: str, environ: Mapping[str, str], observe: Observer) -
     if environ.get("GDDL_LOG_FORMAT") != "json":
         logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format=_FOR_PEOPLE)
         return observe
-    at_hand = WorkAtHand(run_id)
+    at_hand = WorkAtHand()
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(at_hand))
+    handler.setFormatter(JsonFormatter(run_id, at_hand))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     _LOG.setLevel(logging.INFO)  # the steps of each batch
     return at_hand.observing(observe)
 
 
-@dataclass
-class WorkAtHand:
+class WorkAtHand(threading.local):
     """Which table and batch each thread works on, as far as steps show."""
 
-    run_id: str
-    _local: threading.local = field(default_factory=threading.local)
+    table: str | None = None
+    batch: int | None = None
 
     def observing(self, observe: Observer) -> Observer:
         """The observer, which also notes what is at hand."""
 
         def note(step: Step) -> None:
-            self._local.table, self._local.batch = step.table, step.batch or None
+            self.table, self.batch = step.table, step.batch or None
             _LOG.info("%s, %d rows", step.step, step.rows)
             if step.step == "done":
-                self._local.table = None
+                self.table = self.batch = None
             observe(step)
 
         return note
-
-    @property
-    def table(self) -> str | None:
-        return getattr(self._local, "table", None)
-
-    @property
-    def batch(self) -> int | None:
-        return getattr(self._local, "batch", None) if self.table else None
 
 
 class JsonFormatter(logging.Formatter):
     """`time` (UTC), `level`, `logger`, `message`, `run`, `table`, `batch`, `error`; null where it is not known."""
 
-    def __init__(self, at_hand: WorkAtHand) -> None:
+    def __init__(self, run_id: str, at_hand: WorkAtHand) -> None:
         super().__init__()
-        self._at_hand = at_hand
+        self._run_id, self._at_hand = run_id, at_hand
 
     def format(self, record: logging.LogRecord) -> str:
         table = getattr(record, "table", None) or self._at_hand.table
@@ -74,7 +64,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
-            "run": self._at_hand.run_id,
+            "run": self._run_id,
             "table": table,
             "batch": self._at_hand.batch,
             "error": self.formatException(record.exc_info) if record.exc_info else None,

@@ -10,9 +10,9 @@ from datetime import datetime
 
 from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.codes import SETUP
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import LandingFolder, places_of
-from airflow_gddl.contract.result import JobResult, RunWarning, error_info
+from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.s3 import CODES, is_s3
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
@@ -45,8 +45,7 @@ def _one(job: JobSpec, spec: TableSpec, registrar: Registrar, started: datetime)
     try:
         checks, problem = registrar.compare(job, spec, act=action.does == "catalog_sync")
     except GddlError as error:
-        failed = replace(result, status="failed", error=error_info(error))
-        return TableOutcome(failed, isinstance(error, RetriableError))
+        return TableOutcome.of_failed(result, error)
     shown = [{"kind": check.kind, "name": check.name, **asdict(check.change)} for check in checks]
     warnings = () if problem is None else (RunWarning(code=problem.code, message=problem.message),)
     details = {"catalog": spec.catalog, "tables": shown}
@@ -73,7 +72,7 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
     reached = [spec for spec in job.tables if spec.table not in faults]
     if isinstance(job.options.action, CompareCatalogs):
         compared = compare_all(replace(job, tables=tuple(reached)), runtime, show)
-        done.by_table |= {outcome.result.table: outcome for outcome in compared}
+        done.by_table |= {outcome.table: outcome for outcome in compared}
         return done.all()
     in_tasks, others = ([], reached) if runtime.spread is None else by_tasks(job, reached)
     remaining: list[TableSpec | Declined] = [*others]
@@ -107,7 +106,7 @@ class _Outcomes:
         self._specs = {spec.table: spec for spec in self.job.tables}
 
     def add(self, outcome: TableOutcome) -> None:
-        self.registrations.submit(self.job, self._specs[outcome.result.table], outcome, self._show)
+        self.registrations.submit(self.job, self._specs[outcome.table], outcome, self._show)
 
     def follow(self, table: str) -> None:
         """Point to what a batch of the table has written; other batches follow."""
@@ -120,7 +119,7 @@ class _Outcomes:
 
     def _show(self, outcome: TableOutcome) -> None:
         with self._lock:
-            self.by_table[outcome.result.table] = outcome
+            self.by_table[outcome.table] = outcome
             self.show(outcome.result)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -10,17 +10,6 @@ from typing import Literal
 from airflow_gddl.contract.result import JobResult
 
 Kind = Literal["counter", "gauge"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Metric:
-    """Attributes:
-    name: without the suffix `_total` that Prometheus gives counters.
-    """
-
-    name: str
-    kind: Kind
-    help: str
 
 
 _COUNTS: Mapping[str, str] = {
@@ -38,14 +27,14 @@ _COUNTS: Mapping[str, str] = {
 """Fields of a result that are counters of the same name."""
 
 
-_EXPECTED: Mapping[str, str] = {
-    "expectation_checked": "Rows on which an expectation was checked.",
-    "expectation_failed": "Rows that failed an expectation.",
-}
-
-
 _HELP: Mapping[Kind, Mapping[str, str]] = {
-    "counter": {"runs": "Runs of tables by status.", **_COUNTS, "warnings": "Warnings by code.", **_EXPECTED},
+    "counter": {
+        "runs": "Runs of tables by status.",
+        **_COUNTS,
+        "warnings": "Warnings by code.",
+        "expectation_checked": "Rows on which an expectation was checked.",
+        "expectation_failed": "Rows that failed an expectation.",
+    },
     "gauge": {
         "complete_until_timestamp_seconds": "Commit time until which everything is known to have come.",
         "lag_seconds": "Now minus the newest source commit applied, at the last run.",
@@ -56,12 +45,8 @@ _HELP: Mapping[Kind, Mapping[str, str]] = {
 }
 
 
-METRICS = tuple(
-    Metric(name=f"gddl_{name}", kind=kind, help=text) for kind, texts in _HELP.items() for name, text in texts.items()
-)
-
-
-KINDS = {metric.name: metric.kind for metric in METRICS}
+METRICS = {f"gddl_{name}": (kind, text) for kind, texts in _HELP.items() for name, text in texts.items()}
+"""Name to kind and help; without the suffix `_total` that Prometheus gives counters."""
 
 
 OTHER = "other"
@@ -80,30 +65,29 @@ class Point:
     value: float
 
 
-def points_of(result: JobResult, tier: str, now: float) -> list[Point]:
+def points_of(result: JobResult, tier: str, now: float) -> Iterator[Point]:
     """Metrics of a result.
 
     Args:
         now: seconds since the epoch.
     """
     labels: Labels = (("table", result.table), ("tier", tier))
-    points = [Point(f"gddl_{name}", labels, float(getattr(result, name))) for name in _COUNTS]
-    points.append(Point("gddl_runs", (("status", result.status), *labels), 1.0))
-    points += [Point("gddl_warnings", (("code", w.code), *labels), float(w.count)) for w in result.warnings]
+    yield from (Point(f"gddl_{name}", labels, float(getattr(result, name))) for name in _COUNTS)
+    yield Point("gddl_runs", (("status", result.status), *labels), 1.0)
+    yield from (Point("gddl_warnings", (("code", w.code), *labels), float(w.count)) for w in result.warnings)
     for one in result.expectations:
         named = tuple(sorted((("expectation", one.name), *labels)))
-        points += [Point("gddl_expectation_checked", named, float(one.checked))]
-        points += [Point("gddl_expectation_failed", named, float(one.failed))]
-    points.append(Point("gddl_last_run_timestamp_seconds", labels, now))
-    points.append(Point("gddl_last_run_failed", labels, float(result.status == "failed")))
-    if result.freshness.lag_seconds is not None:
-        points.append(Point("gddl_lag_seconds", labels, result.freshness.lag_seconds))
-    if result.freshness.complete_until is not None:
-        until = datetime.fromisoformat(result.freshness.complete_until).timestamp()
-        points.append(Point("gddl_complete_until_timestamp_seconds", labels, until))
-    if result.main.rows is not None:
-        points.append(Point("gddl_replica_rows", labels, float(result.main.rows)))
-    return points
+        yield Point("gddl_expectation_checked", named, float(one.checked))
+        yield Point("gddl_expectation_failed", named, float(one.failed))
+    until = result.freshness.complete_until
+    gauges = {
+        "last_run_timestamp_seconds": now,
+        "last_run_failed": result.status == "failed",
+        "lag_seconds": result.freshness.lag_seconds,
+        "complete_until_timestamp_seconds": None if until is None else datetime.fromisoformat(until).timestamp(),
+        "replica_rows": result.main.rows,
+    }
+    yield from (Point(f"gddl_{name}", labels, float(value)) for name, value in gauges.items() if value is not None)
 
 
 def bounded(points: Iterable[Point], most: int) -> list[Point]:
@@ -118,7 +102,7 @@ def bounded(points: Iterable[Point], most: int) -> list[Point]:
         if len(named) < most:
             named.add(table)
         labels = tuple((k, OTHER if k == "table" and table not in named else v) for k, v in point.labels)
-        combine = sum if KINDS[point.metric] == "counter" else max
+        combine = sum if METRICS[point.metric][0] == "counter" else max
         before = sums.get((point.metric, labels))
         sums[point.metric, labels] = point.value if before is None else combine((before, point.value))
     return [Point(metric, labels, value) for (metric, labels), value in sums.items()]

@@ -176,7 +176,7 @@ class RegistrationQueue:
         except Exception as error:  # noqa: BLE001 - the data is loaded, and its result must be reported
             _LOG.exception("%s could not be registered", spec.table)
             warning = RunWarning(code=CATALOG_REFUSED, message=f"{type(error).__name__}: {error}"[:400])
-            outcome = _with(outcome, (warning,))
+            outcome = outcome.with_warnings((warning,))
         deliver(outcome)
 
     def _registered(self, job: JobSpec, spec: TableSpec, outcome: TableOutcome) -> TableOutcome:
@@ -185,11 +185,7 @@ class RegistrationQueue:
         warnings = self._registrar.settle(job, spec, result.version, idle=idle).warnings(idle=idle)
         if not warnings:
             return outcome
-        warned = _with(outcome, warnings)
+        warned = outcome.with_warnings(warnings)
         if is_recorded(warned.result):
             write_record(self._storage, Layout.of(job.roots, spec), warned.result)
         return warned
-
-
-def _with(outcome: TableOutcome, warnings: tuple[RunWarning, ...]) -> TableOutcome:
-    return replace(outcome, result=replace(outcome.result, warnings=(*outcome.result.warnings, *warnings)))

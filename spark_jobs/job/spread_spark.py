@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -60,39 +61,23 @@ from spark_jobs.spark.tasks import map_in_arrow
 _STARTED = ".begun-"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskResult:
-    """A table's outcome; or null, with the reason for which one task declined the table, and what was done before."""
+@dataclass(frozen=True)
+class _Answer:
+    """What a task returns and stores of a table."""
 
-    table: str
-    outcome: TableOutcome | None = None
-    reason: str = ""
-    totals: RunTotals | None = None
-
-    @classmethod
-    def of(cls, outcome: TaskOutcome) -> TaskResult:
-        if isinstance(outcome, Declined):
-            return cls(table=outcome.spec.table, reason=outcome.reason, totals=outcome.totals)
-        return cls(table=outcome.result.table, outcome=outcome)
-
-    def as_outcome(self, spec: TableSpec) -> TaskOutcome:
-        """
-        Args:
-            spec: of this table.
-        """
-        return self.outcome or Declined(spec, self.reason, self.totals or RunTotals())
+    outcome: TaskOutcome
 
 
 def to_bytes(outcome: TaskOutcome) -> bytes:
-    return codec.to_json(TaskResult.of(outcome)).encode()
+    return codec.to_json(_Answer(outcome)).encode()
 
 
-def from_bytes(data: bytes) -> TaskResult:
+def from_bytes(data: bytes) -> TaskOutcome:
     """
     Raises:
-        FatalError: `SPEC_INVALID`: it is no result.
+        FatalError: `SPEC_INVALID`: it is no outcome.
     """
-    return codec.from_json(TaskResult, data.decode(errors="replace"))
+    return codec.from_json(_Answer, data.decode(errors="replace")).outcome
 
 
 @dataclass(frozen=True)
@@ -107,20 +92,19 @@ class TaskResultStore:
         return cls(storage, join(job.roots.lake, STATE, "jobs", job.run_id))
 
     def put(self, outcome: TaskOutcome) -> None:
-        result = TaskResult.of(outcome)
-        self.storage.write(self._path(result.table), codec.to_json(result).encode())
+        self.storage.write(self._path(outcome.table), to_bytes(outcome))
 
     def get(self, spec: TableSpec) -> TaskOutcome | None:
         """Null where there is no valid result of this table."""
         try:
-            result = from_bytes(self.storage.read(self._path(spec.table)))
+            outcome = from_bytes(self.storage.read(self._path(spec.table)))
         except FileNotFoundError:
             return None
         except GddlError as error:
             if error.code != SPEC_INVALID:
                 raise
             return None
-        return result.as_outcome(spec) if result.table == spec.table else None
+        return outcome if outcome.table == spec.table else None
 
     def begin(self, spec: TableSpec, number: int) -> None:
         """Record that a task starts the table, with its process; `tries` counts these records."""
@@ -242,15 +226,12 @@ class SparkSpread:
             return attempt(run, totals_of(run.job))
         return poll_table(run) if isinstance(action, Run) else 0
 
-    def _go_on(self) -> None:
-        if signal := self.stopped_by():
-            raise cancelled(signal)
-
     def _spread(self, job: JobSpec, specs: Sequence[TableSpec], costs: dict[str, int]) -> Iterator[TaskOutcome]:
         """Run Spark jobs until every table has its outcome: one, or more if tasks died."""
         results = TaskResultStore.of(job, self.storage)
         try:
-            self._go_on()
+            if signal := self.stopped_by():
+                raise cancelled(signal)
             session = self.spark.for_table()
             if is_this_python(os.environ):
                 plan_quickly(session)
@@ -264,7 +245,7 @@ class SparkSpread:
         fault, in_vain = None, 0
         while remaining and in_vain < _ROUNDS:
             before = len(remaining)
-            fault = yield from self._round(job, _Round(session, results, remaining, costs))
+            fault = yield from self._round(job, session, results, remaining, costs)
             if fault is None:
                 break
             if signal := self.stopped_by():
@@ -280,53 +261,32 @@ class SparkSpread:
         except GddlError as error:  # every result has been given
             _LOG.warning("results of tasks could not be removed: %s", error)
 
-    def _round(self, job: JobSpec, work: _Round) -> Generator[TaskOutcome, None, GddlError | None]:
-        """Run one Spark job over the remaining tables; returns the error that ended it early, or None."""
-        lost = self.spark.losses()
-        shares = _dealt(list(work.unanswered.values()), work.costs, _slots(work.session))
+    def _round(
+        self, job: JobSpec, session: SparkSession, results: TaskResultStore, unanswered: dict[str, TableSpec],
+        costs: dict[str, int],
+    ) -> Generator[TaskOutcome, None, GddlError | None]:  # fmt: skip
+        """Run one Spark job over tables without an outcome; returns the error that ended it early, or None."""
+        lost, note = self.spark.losses(), _stop_note(session, job)
+        shares = _dealt(list(unanswered.values()), costs, _slots(session))
         with ThreadPoolExecutor(1, thread_name_prefix="spread") as pool:
-            running = pool.submit(_run_tasks, work.session, job, shares, steps=self.steps)
+            running = pool.submit(_run_tasks, session, job, shares, steps=self.steps)
             pause = _POLL_SECONDS
             while wait([running], pause).not_done:
-                _StopNote.of(work.session, job).write(self.stopped_by())
+                if note is not None and (signal := self.stopped_by()):
+                    note.write_text(signal)
                 started = time.monotonic()
-                known = work.found()
+                known = results.all(unanswered.values())
                 pause = min(_LONGEST_PAUSE, max(_POLL_SECONDS, _LISTING_SHARE * (time.monotonic() - started)))
-                yield from _taken(known, work.unanswered)
+                yield from _taken(known, unanswered)
         fault = running.exception()
-        yield from _taken(work.returned(running.result()) if fault is None else work.found(), work.unanswered)
         if fault is None:
+            yield from _taken([from_bytes(data) for table, data in running.result() if table in unanswered], unanswered)
             return None
+        yield from _taken(results.all(unanswered.values()), unanswered)
         if self.spark.losses() > lost:
-            yield from (refused(job, spec, spark_gone()) for spec in work.unanswered.values())
-            work.unanswered.clear()
+            yield from (refused(job, spec, spark_gone()) for spec in unanswered.values())
+            unanswered.clear()
         return translated(cast("Exception", fault))
-
-
-_Returned = tuple[str, bytes]
-"""A table, and its encoded `TaskResult`, as a task returns them."""
-
-
-@dataclass(frozen=True)
-class _Round:
-    """A Spark job over tables.
-
-    Attributes:
-        unanswered: tables without an outcome so far.
-    """
-
-    session: SparkSession
-    results: TaskResultStore
-    unanswered: dict[str, TableSpec]
-    costs: dict[str, int]
-
-    def found(self) -> list[TaskOutcome]:
-        """Outcomes that tasks have stored since the last look."""
-        return self.results.all(self.unanswered.values())
-
-    def returned(self, rows: Iterable[_Returned]) -> list[TaskOutcome]:
-        """Outcomes that tasks have returned; those that were found before are not decoded again."""
-        return [from_bytes(data).as_outcome(self.unanswered[table]) for table, data in rows if table in self.unanswered]
 
 
 def _unknown() -> RetriableError:
@@ -337,7 +297,7 @@ def _unknown() -> RetriableError:
 def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> Iterator[TaskOutcome]:
     """Outcomes that were not yielded yet."""
     for item in outcomes:
-        if remaining.pop(item.spec.table if isinstance(item, Declined) else item.result.table, None) is not None:
+        if remaining.pop(item.table, None) is not None:
             yield item
 
 
@@ -360,43 +320,26 @@ def _slots(session: SparkSession) -> int:
         return max(4, *requested)
 
 
-@dataclass(frozen=True)
-class _StopNote:
-    """The name of the signal that asked the job to end, in a file that Spark's tasks on this machine look for.
+def _stop_note(session: SparkSession, job: JobSpec) -> Path | None:
+    """File for the name of the signal that asked the job to end, for which Spark's tasks on this machine look.
 
-    Attributes:
-        path: null on a cluster, whose tasks see no file of the driver.
+    None on a cluster, whose tasks see no file of the driver.
     """
+    from spark_jobs.spark.session import scratch_of  # noqa: PLC0415 - a job without work imports no Spark
 
-    path: str | None
-
-    @classmethod
-    def of(cls, session: SparkSession, job: JobSpec) -> _StopNote:
-        from spark_jobs.spark.session import scratch_of  # noqa: PLC0415 - a job without work imports no Spark
-
-        scratch = None if is_on_a_cluster(os.environ) else scratch_of(session)
-        return cls(None if scratch is None else str(scratch / f"stopped-{job.run_id}"))
-
-    def write(self, signal: str) -> None:
-        if signal and self.path is not None:
-            Path(self.path).write_text(signal)
-
-    def read(self) -> str:
-        """Empty: none did. A folder that is gone is that of a Spark that has ended."""
-        try:
-            return Path(self.path).read_text() if self.path is not None else ""
-        except FileNotFoundError:
-            return ""
+    scratch = None if is_on_a_cluster(os.environ) else scratch_of(session)
+    return None if scratch is None else scratch / f"stopped-{job.run_id}"
 
 
-@dataclass(frozen=True)
-class _Share:
-    """The tables of a task."""
+def _noted_signal(note: Path | None) -> str:
+    """Empty: none did. A folder that is gone is that of a Spark that has ended."""
+    try:
+        return "" if note is None else note.read_text()
+    except FileNotFoundError:
+        return ""
 
-    tables: tuple[TableSpec, ...]
 
-
-def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> list[_Share]:
+def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> list[list[TableSpec]]:
     """Distribute tables over tasks of about equal cost, the largest in the first ones.
 
     Args:
@@ -408,22 +351,26 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> lis
         least = load.index(min(load))
         bins[least].append(spec)
         load[least] += costs[spec.table] + 1
-    return [_Share(tuple(share)) for share in bins]
+    return bins
 
 
 def _run_tasks(
-    session: SparkSession, job: JobSpec, shares: Sequence[_Share], *, steps: bool = False
-) -> list[_Returned]:
-    """One row per task: the index of its share. A task gets all shares, which take few bytes, and decodes its own."""
+    session: SparkSession, job: JobSpec, shares: Sequence[Sequence[TableSpec]], *, steps: bool
+) -> list[tuple[str, bytes]]:
+    """One row per task: the index of its share. A task gets all shares, which take few bytes, and decodes its own.
+
+    Returns:
+        tables with their outcomes, see `to_bytes`.
+    """
     dealt = [zlib.compress(codec.to_json(share).encode()) for share in shares]
     numbers = session.range(0, len(shares), 1, len(shares))
-    note = _StopNote.of(session, job)
-    if note.path is not None:
+    note = _stop_note(session, job)
+    if note is not None:
         let_end_by_itself(session)
-    task = _task(
-        job, dealt, TaskSettings(place=place_of(session), stopped_by=note.read, observe=print_step if steps else silent)
+    settings = TaskSettings(
+        place=place_of(session), stopped_by=partial(_noted_signal, note), observe=print_step if steps else silent
     )
-    rows = map_in_arrow(numbers, task, "table string, result binary").collect()
+    rows = map_in_arrow(numbers, _task(job, dealt, settings), "table string, result binary").collect()
     return [(row["table"], bytes(row["result"])) for row in rows]
 
 
@@ -433,7 +380,7 @@ def _task(
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for slot in batch.column("id").to_pylist():
-                for spec in codec.from_json(_Share, zlib.decompress(dealt[slot]).decode()).tables:
+                for spec in codec.from_json(tuple[TableSpec, ...], zlib.decompress(dealt[slot]).decode()):
                     result = to_bytes(once(job, spec, settings))
                     yield pa.RecordBatch.from_pydict({"table": [spec.table], "result": [result]})
 

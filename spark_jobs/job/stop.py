@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Self
 
@@ -22,7 +22,7 @@ import psutil
 
 from airflow_gddl.contract.codes import TABLE_TIMEOUT, WORKER_DIED
 from airflow_gddl.contract.errors import GddlError, RetriableError
-from airflow_gddl.contract.result import JobResult, error_info
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.batch.totals import TableOutcome
 
@@ -150,9 +150,7 @@ def refused(job: JobSpec, spec: TableSpec, error: GddlError, done: JobResult | N
         done: what its run had done by then; None: that is not known.
     """
     known = done or JobResult(table=spec.table, status="failed", tasks="one", run_id=job.run_id)
-    return TableOutcome(
-        replace(known, status="failed", error=error_info(error)), retriable=isinstance(error, RetriableError)
-    )
+    return TableOutcome.of_failed(known, error)
 
 
 _WATCH_SECONDS = 0.2

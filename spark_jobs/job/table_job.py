@@ -25,10 +25,10 @@ from airflow_gddl.contract.codes import (
     UNEXPECTED,
     WORKER_DIED,
 )
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.contract.result import JobResult, RunWarning, error_info
+from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from spark_jobs.batch import notices
@@ -57,12 +57,13 @@ def takes_stream(run: TableRun, state: TableState) -> bool:
     """Whether a stream may provide the files of this run; a run that needs the whole folder lists it."""
     options = run.job.options
     needs_listing = (
-        not isinstance(options.action, Run)
+        of_tables(run.job.access, [run.spec])  # Spark's clients have the credentials of the job alone
+        or not isinstance(options.action, Run)
         or options.full_listing
         or options.max_batches is not None
         or options.continuous is not None  # a continuous job has its own file discovery
+        or run.spec.shards  # each source has a folder of its own
     )
-    needs_listing = needs_listing or bool(run.spec.shards)  # each source has a folder of its own
     return (
         not run.in_one_task
         and not needs_listing
@@ -109,8 +110,7 @@ def run_guarded(job: JobSpec, spec: TableSpec, runtime: Runtime) -> TableOutcome
 
 def not_started(job: JobSpec, spec: TableSpec, fault: GddlError) -> TableOutcome:
     """The failure of a table that the job could not poll."""
-    result = JobResult(table=spec.table, status="failed", run_id=job.run_id, error=error_info(fault))
-    return TableOutcome(result, isinstance(fault, RetriableError))
+    return TableOutcome.of_failed(JobResult(table=spec.table, status="failed", run_id=job.run_id), fault)
 
 
 def not_begun(run: TableRun, fault: GddlError) -> TableOutcome:
@@ -120,8 +120,7 @@ def not_begun(run: TableRun, fault: GddlError) -> TableOutcome:
     if not run.spec.shards and not run.job.options.repairs:
         with suppress(GddlError):  # the fault is told all the same
             totals.mode = run.ledger().state.next_mode
-    result = run.result(totals, status="failed", error=error_info(fault))
-    return TableOutcome(result, isinstance(fault, RetriableError))
+    return TableOutcome.of_failed(run.result(totals), fault)
 
 
 def totals_of(job: JobSpec) -> RunTotals:
@@ -140,21 +139,21 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
     totals.started_at, lost = iso(run.runtime.clock()), run.runtime.spark.losses()
     try:
         run.go_on()
-        result, retriable = _with_features(run, _counted(run, act(run, totals))), False
+        outcome = _with_features(run, TableOutcome(_counted(run, act(run, totals))))
     except DeclinedError as declined:
         damage = explained(run) if isinstance(declined, UnreadableLogError) else None
         if damage is None:
             return Declined(run.spec, declined.reason, totals)
-        result, retriable = _failed(run, totals, damage)
+        outcome = _failed(run, totals, damage)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
         if _lacks_memory(error) and run.in_one_task:
             return Declined(run.spec, NEEDS_MEMORY, totals)
-        result, retriable = _failed(run, totals, _cause(error, run, lost))
+        outcome = _failed(run, totals, _cause(error, run, lost))
     options = run.job.options
-    result = replace(result, action=options.action.does, origin=options.origin)
+    result = replace(outcome.result, action=options.action.does, origin=options.origin)
     if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
         result = _recorded(run, result)
-    return TableOutcome(result, retriable)
+    return replace(outcome, result=result)
 
 
 def _counted(run: TableRun, result: JobResult) -> JobResult:
@@ -167,16 +166,15 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 
-def _with_features(run: TableRun, result: JobResult) -> JobResult:
+def _with_features(run: TableRun, outcome: TableOutcome) -> TableOutcome:
     """Let features follow the tables; adds their warnings."""
     options = run.job.options
     if options.action.does not in (*LOADS, *REWRITES) or options.dry_run:
-        return result
+        return outcome
     if isinstance(options.action, Erase):
         for feature in installed_features():
             feature.forget_rows(run)
-    warnings = [warning for feature in features_of(run) for warning in feature.at_end(run)]
-    return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
+    return outcome.with_warnings(warning for feature in features_of(run) for warning in feature.at_end(run))
 
 
 def _is_held(run: TableRun, result: JobResult) -> bool:
@@ -203,18 +201,18 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     return 0 if behind else TableOutcome(result)
 
 
-def _failed(run: TableRun, totals: RunTotals, error: Exception) -> tuple[JobResult, bool]:
+def _failed(run: TableRun, totals: RunTotals, error: Exception) -> TableOutcome:
     fault = _needing_spark(run, translated(error))
     if fault.code == UNEXPECTED:
         with suppress(Exception):  # the failure is told all the same
             fault = explained(run) or fault
     # A `GddlError` is complete; for other errors the log has the traceback.
     _LOG.error("%s failed: %s", run.spec.table, fault, exc_info=None if fault is error else error)
-    result = run.result(totals, status="failed", error=error_info(fault))
+    result = run.result(totals)
     if totals.batches:
         with suppress(Exception):  # the failure is told all the same
             result = _counted(run, result)
-    return result, isinstance(fault, RetriableError)
+    return TableOutcome.of_failed(result, fault)
 
 
 def _needing_spark(run: TableRun, fault: GddlError) -> GddlError:
@@ -284,8 +282,7 @@ def _taken(run: TableRun, totals: RunTotals, ledger: Ledger, plans: Sequence[Bat
     if wants_source_load(run, ledger):
         action("initial_load")(run, totals)
     source = run.runtime.files
-    read_by_spark = not of_tables(run.job.access, [run.spec])  # whose clients have the credentials of the job alone
-    if source is not None and not plans and read_by_spark and takes_stream(run, ledger.state):
+    if source is not None and not plans and takes_stream(run, ledger.state):
         return run_streamed(run, source, totals)
     if not run.spec.shards:
         run.reuse_listing(ledger.names)

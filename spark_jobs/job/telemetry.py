@@ -13,7 +13,7 @@ from airflow_gddl.contract.actions import Load
 from airflow_gddl.contract.packages import of_import
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobSpec
-from spark_jobs.job.metrics import KINDS, METRICS, Point, bounded, points_of
+from spark_jobs.job.metrics import METRICS, Point, bounded, points_of
 
 MOST_TABLES = 500
 PUBLISH_EVERY = 60.0
@@ -80,13 +80,14 @@ def send_otel(points: Iterable[Point], exporter: Any = None) -> None:
     provider = sdk.MeterProvider(metric_readers=[reader])
     meter = provider.get_meter(_SCOPE)
     made = {
-        m.name: (meter.create_counter if m.kind == "counter" else meter.create_gauge)(
-            m.name.replace("_", ".", 1), description=m.help
+        name: (meter.create_counter if kind == "counter" else meter.create_gauge)(
+            name.replace("_", ".", 1), description=text
         )
-        for m in METRICS
+        for name, (kind, text) in METRICS.items()
     }
     for point in points:
-        record = made[point.metric].add if KINDS[point.metric] == "counter" else made[point.metric].set
+        metric = made[point.metric]
+        record = metric.add if METRICS[point.metric][0] == "counter" else metric.set
         record(point.value, dict(point.labels))
     provider.shutdown()  # exports what is left
 

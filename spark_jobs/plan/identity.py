@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from airflow_gddl.contract.codes import COLUMNS_CHANGED, FILTER_CHANGED, MASK_CHANGED, MODE_CHANGED, RENAME_CHANGED
+from airflow_gddl.contract.codes import COLUMNS_CHANGED, MASK_CHANGED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
@@ -28,13 +27,14 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
     _require_same_selection(spec, state)
     for field, built in BUILT_FIELDS.items():
         known, before = _built_with(field, state)
-        if known and built.differs(before, value_of(spec, field)):
-            raise _changed(field, spec, before)
+        now = value_of(spec, field)
+        if known and built.differs(before, now):
+            raise _changed(field, spec, before, now)
     if state.applied is not None and other_prefix(spec, state):
         was, now = state.applied.before_image_prefix or "", spec.before_image_prefix or ""
-        raise _refused("before_image_prefix", spec, (was,), (now,))
+        raise _changed("before_image_prefix", spec, (was,), (now,))
     if moved := renamed_columns(spec, state):
-        raise _renaming_changed(spec, moved)
+        raise _changed("rename", spec, moved, None)
 
 
 def _built_with(field: str, state: TableState) -> tuple[bool, Any]:
@@ -46,15 +46,28 @@ def _built_with(field: str, state: TableState) -> tuple[bool, Any]:
     return state.applied is not None, getattr(state.applied, field, None)
 
 
-def _changed(field: str, spec: TableSpec, before: Any) -> FatalError:
-    now = value_of(spec, field)
+def _changed(field: str, spec: TableSpec, before: Any, now: Any) -> FatalError:
+    """
+    Args:
+        before: what the tables were built with; of `rename` the columns that came into others.
+    """
     if field == "mode":
-        return _mode_changed(spec, before)
-    if field == "where":
-        return _filter_changed(spec, before)
-    if field == "derive":
-        before, now = _listed(before), _listed(now)
-    return _refused(field, spec, before, now)
+        what = f"the tables were built from {before}, the metadata says mode: {now}"
+    elif field == "where":
+        held = f"the rows where {before}" if before else "all rows"
+        what = f"the tables hold {held}, the metadata says {f'where {spec.where}' if spec.where else 'no filter'}"
+    elif field == "rename":
+        what = f"{', '.join(before)} came into other columns of the tables than `rename` now says"
+    else:
+        was, says = (
+            ", ".join(f"{name}: {text}" for name, text in value.items()) if field == "derive" else ", ".join(value)
+            for value in (before, now)
+        )
+        what = f"the tables were built with {field} [{was}], the metadata says [{says}]"
+    built = {**BUILT_FIELDS, **COLUMN_FIELDS}[field]
+    repair = reload_of(spec) if built.repair(before) == "reload" else rebuild_of(spec)
+    remedy = f"restore {field}, or {rebuild_command(spec) if field == 'partition_by' else repair}"
+    return FatalError(built.code, f"{spec.table}: {what}", remedy=remedy)
 
 
 def has_same_mode(spec: TableSpec, state: TableState) -> bool:
@@ -125,38 +138,17 @@ def _require_same_selection(spec: TableSpec, state: TableState) -> None:
         raise FatalError(COLUMNS_CHANGED, message, remedy=remedy)
 
 
-def _listed(derived: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"{name}: {text}" for name, text in derived.items())
-
-
 def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
     """Columns whose values the row now puts into other columns of the tables than before.
 
     A name for a column that the tables don't have is none: so a column that is renamed at the source keeps its values.
     """
     before = {} if state.applied is None else state.applied.rename
+    if before == spec.rename:
+        return ()
     stored = {landed_name(name).lower() for schema in state.schemas for name in schema if not is_mark(name)}
     moved, former = renamed_names(before, spec.rename), {clean_name(name).lower() for name in before}
     return tuple(sorted(n for n in moved if n in former or landed_name(n).lower() in stored))
-
-
-def _renaming_changed(spec: TableSpec, columns: Sequence[str]) -> FatalError:
-    what = f"{spec.table}: {', '.join(columns)} came into other columns of the tables than `rename` now says"
-    return FatalError(RENAME_CHANGED, what, remedy=f"restore rename, or {reload_of(spec)}")
-
-
-def _mode_changed(spec: TableSpec, before: str) -> FatalError:
-    what = f"{spec.table}: the tables were built from {before}, the metadata says mode: {spec.mode}"
-    return FatalError(MODE_CHANGED, what, remedy=f"restore mode, or {reload_of(spec)}")
-
-
-def _filter_changed(spec: TableSpec, before: str | None) -> FatalError:
-    held = f"the rows where {before}" if before else "all rows"
-    what = f"{spec.table}: the tables hold {held}, the metadata says "
-    said = f"where {spec.where}" if spec.where else "no filter"
-    if BUILT_FIELDS["where"].repair(before) == "rebuild":  # all rows are there
-        return FatalError(FILTER_CHANGED, what + said, remedy=f"restore where, or {rebuild_of(spec)}")
-    return FatalError(FILTER_CHANGED, what + said, remedy=f"restore where, or {reload_of(spec)}")
 
 
 def has_same_identity(spec: TableSpec, state: TableState) -> bool:
@@ -166,11 +158,3 @@ def has_same_identity(spec: TableSpec, state: TableState) -> bool:
     except FatalError:
         return False
     return True
-
-
-def _refused(field: str, spec: TableSpec, was: tuple[str, ...], now: tuple[str, ...]) -> FatalError:
-    return FatalError(
-        {**BUILT_FIELDS, **COLUMN_FIELDS}[field].code,
-        f"{spec.table}: the tables were built with {field} [{', '.join(was)}], the metadata says [{', '.join(now)}]",
-        remedy=f"restore {field}, or {rebuild_command(spec) if field == 'partition_by' else rebuild_of(spec)}",
-    )

@@ -11,7 +11,7 @@ from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.applied_settings import AppliedSettings
 from spark_jobs.plan.baseline import Baseline
-from spark_jobs.plan.source_snapshots import KnownSnapshots, json_of, openings_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots, json_of
 
 FileState = Literal["committed", "unreadable"]
 
@@ -369,7 +369,9 @@ class BatchCommit:
 
 def floors_of(floors: Sequence[GenerationFloor], known: KnownSnapshots | None) -> tuple[GenerationFloor, ...]:
     """The floors of all generations; the sequence of those that snapshots have opened is their place."""
-    places = {run.generation: json_of(run.position) for run in openings_of(known)}
+    if known is None:
+        return tuple(floors)
+    places = {run.generation: json_of(run.position) for run in known.openings}
     return tuple(
         replace(floor, sequence=places.get(number, floor.sequence)) for number, floor in enumerate(floors, start=1)
     )

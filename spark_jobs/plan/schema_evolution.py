@@ -8,7 +8,7 @@ same.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_gddl.contract.codes import (
@@ -215,30 +215,22 @@ class FieldDifference:
 
 def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> FatalError:
     """`SCHEMA_REFUSED` for one or more differences; `table` is the schema before the batch, null when there is none."""
-    groups = list(dict.fromkeys(d.group for d in differences))
+    groups, policies = list(dict.fromkeys(d.group for d in differences)), {d.policy for d in differences}
     of_groups = [(group.label, _lines(d for d in differences if d.group == group)) for group in groups]
     # What differs first: a short form of the message cuts the listings of all columns.
     blocks = [f"differing fields of {label}:\n{lines}" for label, lines in of_groups]
     blocks.append(_block("schema of the table", table.columns if table else None))
     blocks += [_block(f"schema of {group.label}", tuple(c.source for c in group.columns)) for group in groups]
-    policies = dict.fromkeys(d.policy for d in differences)
-    if not policies.keys() <= _REMEDIES.keys():
-        return FatalError(
-            SCHEMA_INCOMPATIBLE,
-            "the schema of the files would break consumers of the table\n"
-            + "\n".join(blocks)
-            + "\nnothing was written",
-            where=", ".join(group.label for group in groups),
-            remedy="correct the source, and deliver the files again; or, once consumers are ready, change `schema` in "
-            "the row",
+    settings = [f"set schema_evolution.{name} to {way}" for name, way in _REMEDIES.items() if name in policies]
+    code, what = SCHEMA_REFUSED, "the schema of the files is not the table's"
+    remedy = f"{'; '.join(settings)}; or correct the source"
+    if not settings:
+        code, what = SCHEMA_INCOMPATIBLE, "the schema of the files would break consumers of the table"
+        remedy = (
+            "correct the source, and deliver the files again; or, once consumers are ready, change `schema` in the row"
         )
-    settings = "; ".join(f"set schema_evolution.{policy} to {_REMEDIES[policy]}" for policy in policies)
-    return FatalError(
-        SCHEMA_REFUSED,
-        "the schema of the files is not the table's\n" + "\n".join(blocks) + "\nnothing was written",
-        where=", ".join(group.label for group in groups),
-        remedy=f"{settings}; or correct the source",
-    )
+    where = ", ".join(group.label for group in groups)
+    return FatalError(code, "\n".join((what, *blocks, "nothing was written")), where=where, remedy=remedy)
 
 
 def _block(title: str, columns: tuple[Column, ...] | None) -> str:
@@ -294,36 +286,22 @@ def require_supported(table: Schema | None, target: Schema, groups: tuple[Landed
             )
 
 
-def require_clusters(target: Schema, names: tuple[str, ...]) -> None:
-    """Rows are ordered by columns of the table.
-
-    Raises:
-        FatalError: `LAYOUT_COLUMN_MISSING`.
-    """
-    for name in names:
-        if target.column(landed_name(name)) is None:
-            raise FatalError(
-                LAYOUT_COLUMN_MISSING,
-                f"cluster_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
-                remedy="correct cluster_by, or load files that have the column first",
-            )
-
-
-def require_partitions(target: Schema, names: tuple[str, ...]) -> None:
-    """Partition columns are columns of the table, of types whose values every reader finds in folders' names.
+def require_layout(target: Schema, partitions: tuple[str, ...], clusters: tuple[str, ...]) -> None:
+    """Rows are ordered and partitioned by columns of the table; by partitions of types whose values every reader finds
+    in folders' names.
 
     Raises:
         FatalError: `LAYOUT_COLUMN_MISSING`, `COLUMN_TYPE_UNSUPPORTED`.
     """
-    for name in names:
+    for setting, name in (*(("partition_by", n) for n in partitions), *(("cluster_by", n) for n in clusters)):
         column = target.column(landed_name(name))
         if column is None:
             raise FatalError(
                 LAYOUT_COLUMN_MISSING,
-                f"partition_by names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
-                remedy="correct partition_by, or load files that have the column first",
+                f"{setting} names {name!r}, which is not among the table's columns: {', '.join(target.names)}",
+                remedy=f"correct {setting}, or load files that have the column first",
             )
-        if str(column.type) not in PARTITION_TYPES:
+        if setting == "partition_by" and str(column.type) not in PARTITION_TYPES:
             raise FatalError(
                 COLUMN_TYPE_UNSUPPORTED,
                 f"partition column {column} is none of {', '.join(PARTITION_TYPES)}",
@@ -342,9 +320,9 @@ def refuse(table: Schema | None, target: Schema, groups: tuple[LandedGroup, ...]
         if policy.new_column == "fail":
             differences += _new_fields(target, group)
         if policy.type_change == "fail":
-            differences += _misfits(target, group)
+            differences += _misfits(target, group, "type_change", NOTHING)
     if policy.dropped_column == "fail":
-        differences += _dropped(target, groups)
+        differences += _dropped(target, groups, "dropped_column")
     if differences:
         raise refusal(table, tuple(differences))
 
@@ -364,9 +342,9 @@ def require_compatible(table: Schema | None, groups: tuple[LandedGroup, ...], ga
             lacking = [name for name in gate.require if _lacks(group, name)]
             differences += [FieldDifference("require", group, (n,), _type_in(table, n), None) for n in lacking]
         if gate.compatible == "backward" and table is not None:
-            differences += _incompatible(table, group)
+            differences += _misfits(table, group, "compatible", Allowed(add=True, widen=False))
     if gate.compatible == "backward" and table is not None:
-        differences += [replace(one, policy="compatible") for one in _dropped(table, groups)]
+        differences += _dropped(table, groups, "compatible")
     if differences:
         raise refusal(table, tuple(differences))
 
@@ -382,16 +360,6 @@ def _type_in(table: Schema | None, name: str) -> SqlType | None:
     return None if column is None else column.type
 
 
-def _incompatible(table: Schema, group: LandedGroup) -> list[FieldDifference]:
-    """Columns whose values the table's type does not hold; nested fields may be added."""
-    pairs = [(known, column) for column in group.columns if (known := table.column(column.name)) is not None]
-    return [
-        FieldDifference("compatible", group, (known.name,), known.type, column.type)
-        for known, column in pairs
-        if merge(known.type, column.type, Allowed(add=True, widen=False)) is None
-    ]
-
-
 def _new_fields(target: Schema, group: LandedGroup) -> list[FieldDifference]:
     differences: list[FieldDifference] = []
     for column in group.columns:
@@ -405,16 +373,17 @@ def _new_fields(target: Schema, group: LandedGroup) -> list[FieldDifference]:
     return differences
 
 
-def _misfits(target: Schema, group: LandedGroup) -> list[FieldDifference]:
-    pairs = [(known, column) for column in group.columns if (known := target.column(column.name)) is not None]
+def _misfits(table: Schema, group: LandedGroup, policy: Policy, allowed: Allowed) -> list[FieldDifference]:
+    """Columns whose values the table's type does not hold, changed as far as allowed."""
+    pairs = [(known, column) for column in group.columns if (known := table.column(column.name)) is not None]
     return [
-        FieldDifference("type_change", group, (known.name,), known.type, column.type)
+        FieldDifference(policy, group, (known.name,), known.type, column.type)
         for known, column in pairs
-        if merge(known.type, column.type, NOTHING) is None
+        if merge(known.type, column.type, allowed) is None
     ]
 
 
-def _dropped(target: Schema, groups: tuple[LandedGroup, ...]) -> list[FieldDifference]:
+def _dropped(target: Schema, groups: tuple[LandedGroup, ...], policy: Policy) -> list[FieldDifference]:
     """Fields that a group lacks and no later group brings.
 
     A file from before a column was added lacks it too; looking at the batch from its end, rather than at the table as
@@ -426,7 +395,7 @@ def _dropped(target: Schema, groups: tuple[LandedGroup, ...]) -> list[FieldDiffe
         missing = _missing(target, group)
         missing_paths.append({_folded(path) for path in missing})
         lost = [path for path in missing if all(_covers(later, _folded(path)) for later in missing_paths)]
-        differences[:0] = [FieldDifference("dropped_column", group, path, missing[path], None) for path in lost]
+        differences[:0] = [FieldDifference(policy, group, path, missing[path], None) for path in lost]
     return differences
 
 
@@ -569,15 +538,14 @@ def plan_schema(table: Schema | None, groups: tuple[LandedGroup, ...], rules: Sc
 
     Raises:
         FatalError: `SCHEMA_REFUSED` where a policy is `fail`; `KEY_COLUMN_MISSING`; `LAYOUT_COLUMN_MISSING`;
-            `LAYOUT_COLUMN_MISSING`; `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
+            `SCHEMA_INCOMPATIBLE`; `COLUMN_TYPE_UNSUPPORTED` for
             a column to be added whose type no table can hold.
     """
     keys = {landed_name(key).lower(): key for key in rules.required}
     fixed, texts = ({landed_name(name).lower() for name in names} for names in (rules.partitions, rules.texts))
     target = evolve(table, groups, rules.evolution, texts, fixed, rules.live)
     require_keys(target, groups, keys)
-    require_partitions(target, rules.partitions)
-    require_clusters(target, rules.clusters)
+    require_layout(target, rules.partitions, rules.clusters)
     require_compatible(rules.live or table, groups, rules.gate)
     refuse(table, target, groups, rules.evolution)
     require_supported(table, target, groups)

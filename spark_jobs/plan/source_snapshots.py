@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, LONGEST_TRANSACTION
 
@@ -109,8 +109,8 @@ class Stream:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SnapshotMarks:
-    """What the events of one file say of snapshots and of where they come from.
+class EventOrigins:
+    """Where events come from.
 
     Attributes:
         sources: names of the connectors; `collections`: tables of the source; `partitions`: of the topic.
@@ -127,11 +127,17 @@ class SnapshotMarks:
     servers: tuple[LogServer, ...] = ()
     streams: tuple[Stream, ...] = ()
     firsts: tuple[FirstChange, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SnapshotMarks(EventOrigins):
+    """What the events of one file say of snapshots, and of where they come from."""
+
     parts: tuple[SnapshotPart, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class SnapshotRun:
+class SnapshotRun(SnapshotPart):
     """A snapshot that the table knows.
 
     Attributes:
@@ -139,36 +145,23 @@ class SnapshotRun:
         opens: it has opened that generation; false for the first snapshot of a table.
         batch: the first one with rows of it.
         continued_at: when the newest batch with rows of it was planned, ISO 8601 UTC.
-        position, since, finished, whole: see `SnapshotPart`.
     """
 
     generation: int
-    position: str
     opens: bool = True
     batch: int = 0
     continued_at: str = ""
-    since: str | None = None
-    finished: tuple[str, ...] = ()
-    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnownSnapshots:
-    """What the ledger knows of a table's snapshots, oldest first; the others are as in `SnapshotMarks`.
+class KnownSnapshots(EventOrigins):
+    """What the ledger knows of a table's snapshots, oldest first, and of where its events come from.
 
     Attributes:
         merged: snapshots were merged, so that nothing is known of them.
     """
 
     runs: tuple[SnapshotRun, ...] = ()
-    sources: tuple[str, ...] = ()
-    collections: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
-    id_types: tuple[str, ...] = ()
-    shards: tuple[str, ...] = ()
-    servers: tuple[LogServer, ...] = ()
-    streams: tuple[Stream, ...] = ()
-    firsts: tuple[FirstChange, ...] = ()
     merged: bool = False
 
     @property
@@ -207,17 +200,7 @@ def snapshots_after(
     """
     marks = tuple(marks)
     known = before.known or KnownSnapshots()
-    known = replace(
-        known,
-        sources=_named(known.sources, (name for mark in marks for name in mark.sources)),
-        collections=_named(known.collections, (name for mark in marks for name in mark.collections)),
-        partitions=_named(known.partitions, (name for mark in marks for name in mark.partitions)),
-        id_types=_named(known.id_types, (name for mark in marks for name in mark.id_types)),
-        shards=_named(known.shards, (name for mark in marks for name in mark.shards)),
-        servers=servers_of((*known.servers, *(server for mark in marks for server in mark.servers))),
-        streams=streams_of((*known.streams, *(stream for mark in marks for stream in mark.streams))),
-        firsts=earliest((*known.firsts, *(first for mark in marks for first in mark.firsts))),
-    )
+    known = _with_origins(known, (known, *marks))
     ignored: list[IgnoredSnapshot] = []
     for part in _together(part for mark in marks for part in mark.parts):
         known, why = _with_part(known, part, before, batch, planned_at)
@@ -227,13 +210,18 @@ def snapshots_after(
 
 def with_names_of(known: KnownSnapshots, other: KnownSnapshots) -> KnownSnapshots:
     """With all names of another, whose snapshots are not followed."""
-    return replace(
-        known,
-        sources=_named(other.sources, known.sources), collections=_named(other.collections, known.collections),
-        partitions=_named(other.partitions, known.partitions), id_types=_named(other.id_types, known.id_types),
-        shards=_named(other.shards, known.shards), servers=servers_of((*other.servers, *known.servers)),
-        streams=streams_of((*other.streams, *known.streams)),
-    )  # fmt: skip
+    return replace(_with_origins(known, (other, known)), firsts=known.firsts)
+
+
+def _with_origins(known: KnownSnapshots, every: Sequence[EventOrigins]) -> KnownSnapshots:
+    def of_all(name: str) -> list[Any]:
+        return [item for one in every for item in getattr(one, name)]
+
+    names: dict[str, Any] = {
+        name: _named((), of_all(name)) for name in ("sources", "collections", "partitions", "id_types", "shards")
+    }
+    servers, streams, firsts = servers_of(of_all("servers")), streams_of(of_all("streams")), earliest(of_all("firsts"))
+    return replace(known, **names, servers=servers, streams=streams, firsts=firsts)
 
 
 def earliest(changes: Iterable[FirstChange]) -> tuple[FirstChange, ...]:
@@ -252,9 +240,9 @@ def servers_of(parts: Iterable[LogServer]) -> tuple[LogServer, ...]:
     found: dict[tuple[str, str], LogServer] = {}
     for part in parts:
         other = found.get((part.partition, part.name), part)
-        found[part.partition, part.name] = LogServer(
-            name=part.name, low=min(part.low, other.low), high=max(part.high, other.high),
-            since=min(part.since, other.since), until=max(part.until, other.until), partition=part.partition,
+        found[part.partition, part.name] = replace(
+            part, low=min(part.low, other.low), high=max(part.high, other.high), behind="",
+            since=min(part.since, other.since), until=max(part.until, other.until),
             from_file=min(part.from_file, other.from_file), to_file=max(part.to_file, other.to_file),
         )  # fmt: skip
     return tuple(found.values())[:MOST_NAMED]
@@ -279,14 +267,9 @@ def is_alone(position: str) -> bool:
     return match is not None and match["commit"] == match["own"]
 
 
-def openings_of(known: KnownSnapshots | None) -> tuple[SnapshotRun, ...]:
-    """Snapshots that have opened generations; none where none are known."""
-    return () if known is None else known.openings
-
-
 def generation_after(known: KnownSnapshots | None, generation: int) -> int:
     """The current generation once these snapshots are known."""
-    return max([generation, *(run.generation for run in openings_of(known))])
+    return max([generation, *(run.generation for run in known.openings)]) if known else generation
 
 
 def is_whole(known: KnownSnapshots, run: SnapshotRun, max_sequence: str | None) -> bool:
@@ -320,10 +303,7 @@ def _with_part(
     if newest is not None and part.position < newest.position:
         return known, None
     generation = max([before.generation, 1, *(run.generation for run in known.runs)])
-    run = SnapshotRun(
-        generation=generation, position=part.position, opens=False, batch=batch, continued_at=planned_at,
-        since=part.since, finished=part.finished, whole=part.whole,
-    )  # fmt: skip
+    run = SnapshotRun(**vars(part), generation=generation, opens=False, batch=batch, continued_at=planned_at)
     is_behind = (text_of(before.max_sequence) or "") < part.position
     are_known = before.max_sequence is None or before.known is not None
     if newest is None and are_known and not any(first.precedes(part) for first in known.firsts):
@@ -347,8 +327,8 @@ def _together(parts: Iterable[SnapshotPart]) -> Sequence[SnapshotPart]:
     by_position: dict[str, SnapshotPart] = {}
     for part in parts:
         other = by_position.get(part.position, part)
-        by_position[part.position] = SnapshotPart(
-            position=part.position,
+        by_position[part.position] = replace(
+            part,
             since=min(filter(None, (part.since, other.since)), default=None),
             finished=_named(other.finished, part.finished),
             whole=part.whole or other.whole,

@@ -195,6 +195,8 @@ def select_columns(names: Iterable[str], spec: TableSpec, *, stored: bool = Fals
             where="mask",
             remedy="mask it with 'hmac' or 'hash', or choose other keys",
         )
+    if not withholds(spec):
+        return ColumnSelection(kept=tuple(dict.fromkeys(names)), masks={})
     pairs = [(name, delivered_name(name) if stored else name) for name in names]
     rows = rows_for([delivered for _, delivered in pairs], spec)
     kept = [(name, delivered) for name, delivered in pairs if is_kept(delivered, rows[delivered])]
@@ -211,8 +213,10 @@ def withholds(spec: TableSpec) -> bool:
 
 def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[RunWarning, ...]:
     """Names in `columns` that no file of the batch has, not even as a before image: a warning (`COLUMN_NOT_FOUND`)."""
+    if spec.columns is None:
+        return ()
     known = {alias for names in groups for name in names for alias in aliases(name, spec)}
-    unknown = _beyond(spec.columns or (), known)
+    unknown = _beyond(spec.columns, known)
     return _not_found("columns", unknown, "no file of this batch has")
 
 
@@ -232,7 +236,7 @@ def found_columns(
         found: those of earlier files.
     """
     stored = lowered(name for names in schemas for name in names)
-    each = [aliases(name, spec) for names in groups for name in names]
+    each = [aliases(name, spec) for names in groups for name in names if name.lower() not in stored]
     return tuple(sorted({*found, *(alias for known in each if stored.isdisjoint(known) for alias in known)}))
 
 
@@ -245,6 +249,8 @@ def missing_protected(
         found: see `found_columns`.
         schemas: columns that reached the tables, by their names there.
     """
+    if not (spec.exclude_columns or spec.mask):
+        return {}
     stored = (form for names in schemas for name in names for form in (name, delivered_name(name)))
     elsewhere = (*spec.keys, *spec.sequence_by, *spec.derive)  # refused by other codes where nothing has them
     known = {*found, *(clean_name(name).lower() for name in (*stored, *elsewhere, *spec.absent_columns))}
@@ -436,7 +442,7 @@ class TableSchema:
         """Whether places in the source's log alone order changes, so that snapshots can open generations."""
         return self.log_positions and len(self.sequence) == 1
 
-    @property
+    @cached_property
     def text_sequence(self) -> tuple[str, ...]:
         """Sequence columns of which `_gddl.sequence` holds text."""
         kind = parse_type(self.sequence_type)
@@ -444,7 +450,7 @@ class TableSchema:
             return tuple(f.name for f in kind.fields if f.type == _STRING)
         return self.sequence if kind == _STRING else ()
 
-    @property
+    @cached_property
     def rescues(self) -> bool:
         """Whether the tables have `_rescued_data`."""
         policy = self.spec.schema_evolution
@@ -465,7 +471,7 @@ class TableSchema:
         """Columns that two deliveries of one change share."""
         return tuple(name for name in self.change_columns if name not in self.file_columns)
 
-    @property
+    @cached_property
     def partial(self) -> bool:
         """Some change of the table may carry less than the whole row, so the highest alone doesn't say the state."""
         return bool(self.lacking) or self._overlays
@@ -484,17 +490,17 @@ class TableSchema:
         """By its metadata; a soft delete, which may carry only the key, keeps the columns of the row before it."""
         return self._updates_parts or self.spec.delete == "soft"
 
-    @property
+    @cached_property
     def _updates_parts(self) -> bool:
         listings = (self.spelled(settings.columns_to_update) for settings in self.settings)
         return self.ignores_nulls or any(listing is not None for listing in listings)
 
-    @property
+    @cached_property
     def ignores_nulls(self) -> bool:
         """Whether some updates keep the stored value where they have a null."""
         return any(settings.ignore_null_updates for settings in self.settings)
 
-    @property
+    @cached_property
     def tells_events(self) -> bool:
         """Whether `_gddl` has `EVENT_FIELDS` in the change table.
 
@@ -514,7 +520,7 @@ class TableSchema:
         """Columns that list columns or force changes, by settings of any time."""
         return self.named(columns_of(self.settings))
 
-    @property
+    @cached_property
     def forces(self) -> bool:
         """Whether changes may be forced."""
         return any(settings.force_update is not None for settings in self.settings)
@@ -564,7 +570,7 @@ class TableSchema:
         """Columns that the metadata names, as the table spells them; those that it lacks as they are."""
         return tuple(self.spelled(column) or column for column in columns)
 
-    @property
+    @cached_property
     def gddl_type(self) -> str:
         """SQL type of the struct in replica, changes and history.
 

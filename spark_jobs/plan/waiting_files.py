@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from airflow_gddl.contract.actions import Reload
 from airflow_gddl.contract.codes import OPTION_INVALID
@@ -327,18 +328,18 @@ class _Compared:
     fingerprint: str
     unread: bool = False
 
-    @property
+    @cached_property
     def changed(self) -> bool:
         """Whether there is content to read: new, or, with `unread`, what could not be read before."""
         if self.known is None or self.known.fingerprint != self.fingerprint:
             return True
         return self.unread and not self.was_read
 
-    @property
+    @cached_property
     def touched_only(self) -> bool:
         return self.known is not None and not self.changed and self.known.etag != self.file.etag
 
-    @property
+    @cached_property
     def was_read(self) -> bool:
         return self.known is not None and self.known.state == "committed"
 
@@ -347,7 +348,7 @@ class _Compared:
         """As its row says; 0 without one."""
         return 0 if self.known is None else self.known.generation
 
-    @property
+    @cached_property
     def begins(self) -> bool:
         """See `with_begun`; not where a file of the load is there, see `is_copy`."""
         return self.file.begins and (self.changed or (self.known is not None and self.known.rows == 0))

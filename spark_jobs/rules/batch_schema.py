@@ -37,7 +37,7 @@ from spark_jobs.plan.applied_settings import (
 )
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.schema_evolution import LATER, STRING, SchemaPlan, SchemaRules, plan_schema
-from spark_jobs.plan.source_snapshots import KnownSnapshots, LogServer, openings_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots, LogServer
 from spark_jobs.plan.table_schema import (
     Column,
     LandedGroup,
@@ -243,8 +243,8 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
         earlier=known.earlier,
         file_order=dialect.file_order,
         rescued=stored.rescued, event_fields=stored.event_fields,
-        openings=openings_of(state.snapshots), swept=max(state.swept, 1), truncates=state.truncates,
-        adopted=state.adopted,
+        openings=state.snapshots.openings if state.snapshots else (), swept=max(state.swept, 1),
+        truncates=state.truncates, adopted=state.adopted,
     )  # fmt: skip
     applied = applied_columns(dialect, sequence)
     found, missing = _protected(dialect, groups, columns_of_schemas(known.schemas), state.found)

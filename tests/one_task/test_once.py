@@ -13,7 +13,7 @@ import pytest
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import result_name
 from airflow_gddl.contract.result import MainCounts, RunWarning
-from airflow_gddl.contract.spec import JobSpec
+from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import NoSpark, Runtime, utc_now
 from spark_jobs.batch.table_run import TableRun
@@ -160,11 +160,13 @@ class Rounds(SparkSpread):
     settles = True
     count = 0
 
-    def _round(self, job: JobSpec, work: Any) -> Generator[TaskOutcome, None, GddlError | None]:
+    def _round(
+        self, job: JobSpec, _session: Any, _results: TaskResultStore, unanswered: dict[str, TableSpec], _: Any
+    ) -> Generator[TaskOutcome, None, GddlError | None]:
         self.count += 1
         if self.settles:
-            name = next(iter(work.unanswered))
-            yield refused(job, work.unanswered.pop(name), RetriableError("TABLE_TIMEOUT", "too late"))
+            name = next(iter(unanswered))
+            yield refused(job, unanswered.pop(name), RetriableError("TABLE_TIMEOUT", "too late"))
         return RetriableError("WORKER_DIED", "its task died")
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.metadata.files import read_yaml
-from spark_jobs.job.metrics import KINDS, METRICS, points_of
+from spark_jobs.job.metrics import METRICS, points_of
 from spark_jobs.job.telemetry import publish
 from tests.unit.test_metrics import job
 
@@ -62,8 +62,8 @@ def of_grafana() -> Iterator[Asked]:
     for expression in (target["expr"] for panel in board["panels"] for target in panel.get("targets", ())):
         grouped = {name for names in re.findall(r"by \(([^)]*)\)", expression) for name in re.findall(r"\w+", names)}
         for name, chosen in re.findall(r"(gddl_\w+)\{([^}]*)\}", expression):
-            metric = name.removesuffix("_total") if name not in KINDS else name
-            assert name == (f"{metric}_total" if KINDS[metric] == "counter" else metric)
+            metric = name.removesuffix("_total") if name not in METRICS else name
+            assert name == (f"{metric}_total" if METRICS[metric][0] == "counter" else metric)
             yield Asked(metric, frozenset(grouped | set(re.findall(r"(\w+)=~", chosen))))
     for variable in board["templating"]["list"]:
         for metric, name in re.findall(r"label_values\((\w+), (\w+)\)", str(variable.get("query"))):
@@ -72,7 +72,7 @@ def of_grafana() -> Iterator[Asked]:
 
 def test_the_dashboard_asks_for_metrics_and_labels_that_exist() -> None:
     asked, known = list(of_grafana()), labels()
-    assert known.keys() == {metric.name for metric in METRICS}
+    assert known.keys() == METRICS.keys()
     for one in asked:
         assert one.metric in known, one
         assert one.labels <= known[one.metric], one
@@ -134,8 +134,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
 
 def test_a_receiver_gets_each_metric_with_its_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     found, known = sent(monkeypatch), labels()
-    assert found.keys() == {dotted(metric.name) for metric in METRICS}
-    for metric, kind in KINDS.items():
+    assert found.keys() == set(map(dotted, METRICS))
+    for metric, (kind, _) in METRICS.items():
         one = found[dotted(metric)]
         values = one.sum if kind == "counter" else one.gauge
         (point,) = values.data_points

@@ -129,7 +129,7 @@ def test_opentelemetry_gets_the_same() -> None:
 def test_dashboard_uses_existing_metrics() -> None:
     board = json.loads(DASHBOARD.read_text())
     asked = " ".join(t["expr"] for panel in board["panels"] for t in panel.get("targets", []))
-    names = {f"{m.name}_total" if m.kind == "counter" else m.name for m in METRICS}
+    names = {f"{name}_total" if kind == "counter" else name for name, (kind, _) in METRICS.items()}
     used = set(re.findall(r"gddl_[a-z_]+", asked))
     assert used <= names
     assert used >= {"gddl_lag_seconds", "gddl_quarantined_total", "gddl_rows_read_total", "gddl_runs_total"}
@@ -137,15 +137,15 @@ def test_dashboard_uses_existing_metrics() -> None:
 
 def test_the_page_names_every_metric_and_no_other() -> None:
     text = (DASHBOARD.parents[1] / "docs" / "dashboards.md").read_text(encoding="utf-8")
-    names = {f"{m.name}_total" if m.kind == "counter" else m.name for m in METRICS}
+    names = {f"{name}_total" if kind == "counter" else name for name, (kind, _) in METRICS.items()}
     of_airflow = {"gddl_watch"}
     assert set(re.findall(r"\bgddl_[a-z_]+", text)) - of_airflow == names
 
 
 def test_a_line_of_the_log_names_run_table_and_batch() -> None:
-    at_hand = WorkAtHand("run-1")
+    at_hand = WorkAtHand()
     observe = at_hand.observing(silent)
-    formatter = JsonFormatter(at_hand)
+    formatter = JsonFormatter("run-1", at_hand)
 
     def line() -> dict[str, Any]:
         record = logging.LogRecord("x", logging.WARNING, __file__, 1, "what %s", ("it says\n",), None)
@@ -169,7 +169,7 @@ def test_points_are_of_metrics_that_are_declared() -> None:
     freshness = Freshness(lag_seconds=1.0, complete_until="2026-01-31T12:00:00+00:00")
     one = result(freshness=freshness, main=MainCounts(rows=1), expectations=checked)
     found: list[Point] = points_of(one, "small", 1.0)
-    assert {p.metric for p in found} == {m.name for m in METRICS} - {"gddl_warnings"}
+    assert {p.metric for p in found} == METRICS.keys() - {"gddl_warnings"}
     counts = {p.metric: p.value for p in found if ("expectation", "ok") in p.labels}
     assert counts == {"gddl_expectation_checked": 9, "gddl_expectation_failed": 2}
     until = {p.value for p in found if p.metric == "gddl_complete_until_timestamp_seconds"}

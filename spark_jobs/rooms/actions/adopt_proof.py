@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.codes import ADOPT_NOT_PROVED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import few
@@ -24,7 +25,7 @@ from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.fold import carried_names
 from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.engine import Engine
-from spark_jobs.verification import Columns, differences_of, state_of
+from spark_jobs.verification import Columns, SourceComparison, state_of
 
 
 def schema_of_tables(dialect: Dialect, adoption: Adoption) -> TableSchema:
@@ -55,13 +56,14 @@ class Proof:
         """What was compared.
 
         Raises:
-            FatalError: `ADOPT_NOT_PROVED`; as `source_tables.url_of`, `opened` and `differences_of`.
+            FatalError: `ADOPT_NOT_PROVED`; as `source_tables.url_of`, `opened` and `Columns.of`.
             RetriableError: `SOURCE_UNREACHABLE`.
         """
         schema = schema_of_tables(self.context.dialect, self.adoption)
         url = url_of(connection, self.run.runtime.environ)
         with opened(url, *self.run.spec.name_in_source.split(".", 1)) as table:
-            found = differences_of(self.context, schema, table)
+            columns, now = Columns.of(table, schema), self.run.runtime.clock()
+            found = SourceComparison(self.context, TableState(), table, columns, Verify(), now).differences()
         later = self._after_files(found.columns) if found.keys else {}
         by_files, wrong = 0, {}
         for key, hashes in found.keys.items():

@@ -88,7 +88,7 @@ def clean_landing(run: TableRun, ledger: Ledger, now: datetime, *, dry_run: bool
     known = ledger.all_entries()
     old = [
         (file, known[file.path])
-        for file in run.runtime.storage.list(run.place.root, "", run.place.bounds)
+        for file in run.runtime.storage.list(run.layout.landing, "", run.place.bounds)
         if file.path in known and _is_ingested(file, known[file.path]) and _modified(file) < before
     ]
     newest = max((row.modified for row in known.values()), default="")
@@ -116,7 +116,7 @@ def _rewritten(run: TableRun, files: Sequence[StoredObject]) -> set[str]:
     What a file holds now was not ingested. It is asked right before the deletion, for copies may have taken long.
     """
     known, last, rewritten = {file.path: file.etag for file in files}, files[-1].path, set()
-    for now in run.runtime.storage.list(run.place.root, files[0].name[:-1], run.place.bounds):
+    for now in run.runtime.storage.list(run.layout.landing, files[0].name[:-1], run.place.bounds):
         if known.get(now.path, now.etag) != now.etag:
             rewritten.add(now.path)
         if now.path == last:
@@ -161,7 +161,7 @@ def _is_copy(storage: Storage, there: StoredObject, file: StoredObject) -> bool:
 
 def target_of(run: TableRun, retention: LandingRetention, path: str, generation: int) -> str:
     """`to`/source/schema/table/generation/name: a full load uses the names of the one before again."""
-    name = path.removeprefix(run.place.root + "/")
+    name = path.removeprefix(run.layout.landing + "/")
     schema, table = run.spec.name_in_source.split(".", 1)
     return join(retention.to or "", run.spec.source, schema, table, f"generation-{generation}", name)
 

@@ -84,7 +84,7 @@ def require_landed(run: TableRun, ledger: Ledger, found: Mapping[str, Damage]) -
     load, known = run.job.options.load, ledger.all_entries()
     if isinstance(load, Reload) and load.confirmed:
         return
-    there = {file.path for file in run.runtime.storage.list(run.place.root, "", run.place.bounds)}
+    there = {file.path for file in run.runtime.storage.list(run.layout.landing, "", run.place.bounds)}
     gone = sorted(path for path, row in known.items() if row.state == "committed" and path not in there)
     if known and not gone:
         return

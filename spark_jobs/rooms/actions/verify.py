@@ -40,7 +40,15 @@ from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.delta_log import DeltaCommits
 from spark_jobs.tables.engine import Engine
-from spark_jobs.verification import ABSENT, SourceVerdict, WindowVerdict, grid_of, verify_source, verify_windows
+from spark_jobs.verification import (
+    ABSENT,
+    Columns,
+    ComparedWithSource,
+    SourceComparison,
+    SourceVerdict,
+    WindowVerdict,
+    grid_of,
+)
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -157,7 +165,8 @@ def _against_source(
         return None
     runtime = run.runtime
     with opened(url_of(connection, runtime.environ), *run.spec.name_in_source.split(".", 1)) as table:
-        return verify_source(context, table_schema, state, table, _asked(run), runtime.clock())
+        columns = Columns.of(table, table_schema)
+        return SourceComparison(context, state, table, columns, _asked(run), runtime.clock()).verdict()
 
 
 def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
@@ -206,7 +215,7 @@ def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | 
     require_loaded_tables(context, ledger.state)
     schema = context.stored_schema(ledger.state)
     with opened(url, *run.spec.name_in_source.split(".", 1)) as table:
-        return verify_windows(context, schema, ledger.state, table, _asked(run), now)
+        return SourceComparison(context, ledger.state, table, Columns.of(table, schema), _asked(run), now).in_windows()
 
 
 def _not_by_windows(run: TableRun) -> RunWarning:
@@ -241,7 +250,7 @@ def _asked(run: TableRun) -> Verify:
     return run.job.options.asked(Verify)
 
 
-def _columns_left_out(verdict: SourceVerdict | WindowVerdict) -> tuple[RunWarning, ...]:
+def _columns_left_out(verdict: ComparedWithSource) -> tuple[RunWarning, ...]:
     """A warning where columns that both sides should have were not compared."""
     done, every = verdict.columns
     if done == every:
