@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from airflow_gddl.contract.codes import EXPRESSION_INVALID, FIELD_REFUSED, FIELD_VALUE
-from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented, problem_at
 from airflow_gddl.contract.names import clean_name, is_kept, mask_method, renamed
 from airflow_gddl.contract.row_checks import RESERVED_COLUMNS, named_columns
 from airflow_gddl.contract.table_spec import COLUMN, FUNCTIONS, TableSpec, Term, lowered
@@ -350,7 +350,7 @@ def _filter_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     for name, is_set in _PARTIAL if spec.where is not None else ():
         if is_set(spec):
             message = f"{name} lets changes carry a part of their row, for which a row filter can't be decided"
-            yield SpecProblem(FIELD_REFUSED, ("where",), spec.where, message, f"leave out where, or {name}")
+            yield problem_at(spec, "where", message, f"leave out where, or {name}", FIELD_REFUSED)
 
 
 def _derived_problems(spec: TableSpec) -> Iterator[SpecProblem]:

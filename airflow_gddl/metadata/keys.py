@@ -14,7 +14,7 @@ from airflow_gddl.contract.codes import (
     KEYS_UNUSED,
     TABLE_AMBIGUOUS,
 )
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, problem_at
 from airflow_gddl.contract.names import NamedTable, TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
@@ -120,7 +120,7 @@ class KeysEntry:
             if near
             else ("correct the name, add a metadata row for the table, or remove the keys")
         )
-        problem = SpecProblem(KEYS_UNUSED, ("keys",), list(self.keys), "no metadata row has this table", remedy)
+        problem = problem_at(self, "keys", "no metadata row has this table", remedy, KEYS_UNUSED)
         return report(problem, (self.layer,), self.table)
 
 
@@ -179,11 +179,11 @@ def conflict(entry: KeysEntry, row_keys: Any) -> SpecProblem | None:
     if entry.tables:
         message = f"in {here}, {ambiguous(entry.table, entry.tables)}"
         remedy = ambiguous_remedy(entry.tables)
-        return SpecProblem(TABLE_AMBIGUOUS, ("keys",), list(entry.keys), message, remedy)
+        return problem_at(entry, "keys", message, remedy, TABLE_AMBIGUOUS)
     remedy = "decide which columns identify a row, and name them in one place"
     if entry.rival:
         message = f"{here} and {entry.rival} name different keys"
-        return SpecProblem(KEYS_CONFLICT, ("keys",), list(entry.keys), message, remedy)
+        return problem_at(entry, "keys", message, remedy, KEYS_CONFLICT)
     row_keys = one_or_more(row_keys)
     if (
         isinstance(row_keys, list)

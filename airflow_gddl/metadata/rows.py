@@ -21,7 +21,7 @@ from airflow_gddl.contract.codes import (
     TABLE_DUPLICATE,
     TARGET_TAKEN,
 )
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, problem_at
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
 from airflow_gddl.contract.row_checks import table_name_fault
@@ -254,7 +254,7 @@ def resolved(spec: TableSpec, landing: str | None) -> TableSpec | SpecProblem:
     target = rendered(spec.target, spec.source, spec.table)
     if fault := table_name_fault(target):
         message = f"{spec.source}:{spec.table} would be {target!r}: {fault}"
-        return SpecProblem(FIELD_VALUE, ("target",), spec.target, message, TEMPLATE_REMEDY)
+        return problem_at(spec, "target", message, TEMPLATE_REMEDY)
     source_name = None if target == spec.table else spec.table
     return replace(spec, table=target, target=None, source_table=source_name, landing=landing)
 

@@ -22,7 +22,7 @@ from airflow_gddl.contract.codes import (
     VARIABLE_UNKNOWN,
     Code,
 )
-from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem, problem_at
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import DEFAULT_TIERS, MEMORY, Roots, TierSpec, memory_remedy
 from airflow_gddl.metadata import files
@@ -299,14 +299,14 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
         remedy = "set it in `on_dag` of build_dags"
         yield SpecProblem(FIELD_VALUE, ("executor_config",), "pod_override", "a Python object", remedy)
     if tier.queue is not None and not tier.queue.strip():
-        yield SpecProblem(FIELD_VALUE, ("queue",), tier.queue, "is no name", "write a queue's name, or null")
+        yield problem_at(tier, "queue", "is no name", "write a queue's name, or null")
     for name, most in _LONGEST.items():
         if len(getattr(tier, name) or "") > most:
             what, remedy = "too long for Airflow", f"write up to {most} characters"
-            yield SpecProblem(FIELD_VALUE, (name,), getattr(tier, name), what, remedy)
+            yield problem_at(tier, name, what, remedy)
     if tier.tables_per_job <= 1 and tier.airflow not in (None, "table"):
         what = "a tier of one table a job has no packs: each table has its own DAG"
-        yield SpecProblem(FIELD_VALUE, ("airflow",), tier.airflow, what, "set tables_per_job above 1")
+        yield problem_at(tier, "airflow", what, "set tables_per_job above 1")
 
 
 def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:

@@ -20,7 +20,7 @@ from airflow_gddl.contract.codes import (
     LANDING_SHARED,
     TARGET_TAKEN,
 )
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, problem_at
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     ICEBERG_KINDS,
@@ -200,7 +200,7 @@ def check_rows(
         catalog = catalogs.get(spec.catalog)
         if catalog is None:
             remedy = near(spec.catalog, tuple(catalogs)) if catalogs else "describe it under catalogs: in gddl.yaml"
-            yield spec, SpecProblem(CATALOG_UNKNOWN, ("catalog",), spec.catalog, "no such catalog", remedy)
+            yield spec, problem_at(spec, "catalog", "no such catalog", remedy, CATALOG_UNKNOWN)
             continue
         if CATALOGS[catalog.kind].is_iceberg and not spec.iceberg:
             message = f"kind {catalog.kind} holds Iceberg tables"
@@ -208,14 +208,14 @@ def check_rows(
             continue
         if spec.iceberg in CATALOGS[catalog.kind].refused_versions:
             message = f"tables of kind {catalog.kind} can't be committed to in this version of Iceberg's format"
-            yield spec, SpecProblem(FIELD_VALUE, ("iceberg",), spec.iceberg, message, "write true, or catalog: null")
+            yield spec, problem_at(spec, "iceberg", message, "write true, or catalog: null")
             continue
         names = [entry_name(catalog, spec, kind) for kind in catalog.tables]
         first = next((taken[spec.catalog, name] for name in names if (spec.catalog, name) in taken), None)
         if first is not None:
             message = f"{first.table} has the name {names[0]} in this catalog (case does not count)"
             remedy = "give the catalog a database or table template that distinguishes them, or write catalog: null"
-            yield spec, SpecProblem(TARGET_TAKEN, ("catalog",), spec.catalog, message, remedy)
+            yield spec, problem_at(spec, "catalog", message, remedy, TARGET_TAKEN)
             continue
         taken |= {(spec.catalog, name): spec for name in names}
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.codes import FIELD_MISSING, FIELD_REFUSED, FIELD_TYPE, FIELD_UNKNOWN, FIELD_VALUE
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, problem_at
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features
 from airflow_gddl.contract.row_checks import DURATIONS, WAITS, Checks, check_table, check_values
@@ -321,7 +321,7 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
         if name in defaults:
             remedy = "move it into each row"
             message = "not a default: every table has its own"
-            return (SpecProblem(FIELD_REFUSED, (name,), defaults[name], message, remedy),)
+            return (problem_at(defaults, name, message, remedy, FIELD_REFUSED),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
     return (*_check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
 
@@ -330,13 +330,13 @@ def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
     if spec.size not in tiers:
         remedy = f"write one of {', '.join(tiers)}, or add the tier to gddl.yaml under tiers"
         remedy = meant(spec.size, tiers, remedy)
-        yield SpecProblem(FIELD_VALUE, ("size",), spec.size, "no such tier", remedy)
+        yield problem_at(spec, "size", "no such tier", remedy)
     yield from _schedule(spec)
     if spec.dialect not in DIALECTS.built_in and spec.dialect not in DIALECTS.names():
         allowed = " or ".join(map(repr, DIALECTS.names()))
         remedy = f"write one of {allowed}, or install the package that provides it"
         remedy = meant(spec.dialect, DIALECTS.names(), remedy)
-        yield SpecProblem(FIELD_VALUE, ("dialect",), spec.dialect, f"must be {allowed}", remedy)
+        yield problem_at(spec, "dialect", f"must be {allowed}", remedy)
     elif spec.options or spec.dialect not in DIALECTS.built_in:
         yield from _options(spec)
 
@@ -345,7 +345,7 @@ def _options(spec: TableSpec) -> Iterator[SpecProblem]:
     try:
         shape = options_of(spec.dialect)
     except FatalError as error:
-        yield SpecProblem(error.code, ("dialect",), spec.dialect, error.what, error.remedy)
+        yield problem_at(spec, "dialect", error.what, error.remedy, error.code)
         return
     options = shape.build(spec.options, ("options",))
     yield from options if isinstance(options, tuple) else ()
