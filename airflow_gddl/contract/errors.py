@@ -7,8 +7,8 @@ in `JobResult.error.code`, in quarantine rows and in the documentation, and neve
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_gddl.contract.codes import FIELD_VALUE, STATE_CONTENDED, Code
@@ -153,6 +153,11 @@ def problem_at(spec: object, path: str | FieldPath, message: str, remedy: str, c
     path = (path,) if isinstance(path, str) else path
     value = value_at(spec, path)
     return SpecProblem(code, path, list(value) if isinstance(value, tuple) else value, message, remedy)
+
+
+def below(problems: Iterable[SpecProblem], *path: str) -> Iterator[SpecProblem]:
+    """Problems of what is at a path of something, as that something's."""
+    return (replace(problem, path=(*path, *problem.path)) for problem in problems)
 
 
 def field_name(path: FieldPath) -> str:
