@@ -73,10 +73,7 @@ def plain(value: Any) -> Any:
 
 def compact(value: Any) -> Any:
     """`plain` without fields that have their defaults; `decode` reads both."""
-    kind = type(value)
-    if kind in _SCALARS:
-        return value
-    return _plain(value, compact, lambda _, one: {name: compact(content) for name, content in given(one).items()})
+    return _sparse(value, set())
 
 
 def given(record: Any) -> dict[str, Any]:
@@ -130,11 +127,6 @@ def _defaults(cls: type) -> tuple[tuple[str, Any], ...]:
     """Fields and their defaults; `MISSING`, which no value equals, for those that documents always have."""
     members = dataclasses.fields(cls)
     return tuple((f.name, dataclasses.MISSING if f.metadata.get(ALWAYS) else _default(f)) for f in members)
-
-
-@functools.cache
-def _given_defaults(cls: type) -> dict[str, Any]:
-    return {f.name: _default(f) for f in dataclasses.fields(cls) if not _required(f)}
 
 
 @functools.cache
@@ -387,12 +379,11 @@ def of_format(cls: type[T], data: bytes) -> T:
     Raises:
         ValueError: it is damaged, or another release wrote it; the text says what is wrong.
     """
-    kind: type = cls
     try:
         record = decode(cls, json.loads(data))
     except GddlError as error:
         raise ValueError(error.what) from error
-    if (written := vars(record)["format"]) != _given_defaults(kind)["format"]:
+    if (written := vars(record)["format"]) != vars(cls)["format"]:
         raise ValueError(f"format {written} belongs to another release")
     return record
 

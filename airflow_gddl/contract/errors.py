@@ -6,9 +6,12 @@ in `JobResult.error.code`, in quarantine rows and in the documentation, and neve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from airflow_gddl.contract.codes import STATE_CONTENDED, Code
+from airflow_gddl.contract.codes import FIELD_VALUE, STATE_CONTENDED, Code
 
 DOCUMENTATION = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
 
@@ -132,6 +135,29 @@ class SpecProblem:
     @property
     def field(self) -> str:
         return field_name(self.path)
+
+
+def value_at(spec: Any, path: FieldPath) -> Any:
+    """The value of a spec, or of a mapping, at a path; None: nothing is there."""
+    return functools.reduce(_part, path, spec)
+
+
+def _part(value: Any, part: str | int) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(part)
+    return value[part] if isinstance(part, int) else getattr(value, part, None)
+
+
+def problem_at(spec: object, path: str | FieldPath, message: str, remedy: str, code: Code = FIELD_VALUE) -> SpecProblem:
+    """The problem of the value that a spec has at a path; a name stands for the path of one field."""
+    path = (path,) if isinstance(path, str) else path
+    value = value_at(spec, path)
+    return SpecProblem(code, path, list(value) if isinstance(value, tuple) else value, message, remedy)
+
+
+def below(problems: Iterable[SpecProblem], *path: str) -> Iterator[SpecProblem]:
+    """Problems of what is at a path of something, as that something's."""
+    return (replace(problem, path=(*path, *problem.path)) for problem in problems)
 
 
 def field_name(path: FieldPath) -> str:

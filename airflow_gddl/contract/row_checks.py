@@ -15,7 +15,7 @@ from typing import Any
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import given
 from airflow_gddl.contract.codes import COLUMN_RESERVED, FIELD_REFUSED, FIELD_VALUE
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, documented
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, documented, problem_at, value_at
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features, missing_features
 from airflow_gddl.contract.layout import CUTS
@@ -32,53 +32,49 @@ from airflow_gddl.contract.table_spec import (
     lowered,
 )
 
-_COLUMNS = ("keys", "sequence_by", "exclude_columns", "track_history_except")
+_COLUMNS = ("keys", "sequence_by", "exclude_columns", "track_history_except", "mask")
 
 
 def shard_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     if not spec.shards:
         return
-    seen: set[str] = set()
-    for i, shard in enumerate(spec.shards):
-        if shard.lower() in seen:
-            message = "the same source twice (case does not count)"
-            yield SpecProblem(FIELD_VALUE, ("shards", i), shard, message, "name each source once")
-        seen.add(shard.lower())
+    yield from _twice(spec, "shards", "source")
     yield from _refused_fields(spec)
     if not spec.shard_landings:  # the row as it is written
         yield from _refused_columns(spec)
 
 
+def _twice(spec: TableSpec, field: str, what: str) -> Iterator[SpecProblem]:
+    """Names of a list that are in it before."""
+    names = [name.lower() for name in getattr(spec, field)]
+    for i, name in enumerate(names):
+        if name in names[:i]:
+            yield problem_at(spec, (field, i), f"the same {what} twice (case does not count)", f"name each {what} once")
+
+
 def _refused_fields(spec: TableSpec) -> Iterator[SpecProblem]:
     if not spec.keys:
         message = "not for a table of several sources: its rows are identified by source and key"
-        yield _refused(("keys",), list(spec.keys), message, "name the key columns, or drop shards")
+        yield problem_at(spec, "keys", message, "name the key columns, or drop shards", FIELD_REFUSED)
     if spec.target is not None and not template_fault(spec.target) and has_source(spec.target):
         message = "a target of several sources can't have the name of one"
-        yield _refused(("target",), spec.target, message, "write a target without {source} into the metadata row")
+        remedy = "write a target without {source} into the metadata row"
+        yield problem_at(spec, "target", message, remedy, FIELD_REFUSED)
     if spec.changes_retention is not None:
         message = "changes_retention is not built for tables of several sources"
-        path = ("changes_retention",)
-        yield _refused(path, spec.changes_retention, message, "leave changes_retention out, or drop shards")
+        remedy = "leave changes_retention out, or drop shards"
+        yield problem_at(spec, "changes_retention", message, remedy, FIELD_REFUSED)
     if spec.cadence == "continuous":
         name = "trigger" if spec.trigger is not None else "schedule"
         message = "continuous jobs are not built for tables of several sources"
-        yield _refused((name,), getattr(spec, name), message, "write a cron schedule, or drop shards")
+        yield problem_at(spec, name, message, "write a cron schedule, or drop shards", FIELD_REFUSED)
 
 
 def _refused_columns(spec: TableSpec) -> Iterator[SpecProblem]:
     message = f"{SHARD_COLUMN} is added to each row, as the first key column"
-    named: list[tuple[FieldPath, str]] = [
-        ((name, i), column) for name in _COLUMNS for i, column in enumerate(getattr(spec, name))
-    ]
-    named += [(("mask", column), column) for column in spec.mask]
-    for path, column in named:
-        if column.lower() == SHARD_COLUMN:
-            yield _refused(path, column, message, "take it out of this field")
-
-
-def _refused(path: FieldPath, value: object, message: str, remedy: str) -> SpecProblem:
-    return SpecProblem(FIELD_REFUSED, path, value, message, remedy)
+    for path, column in named_columns(spec):
+        if path[0] in _COLUMNS and column.lower() == SHARD_COLUMN:
+            yield problem_at(spec, path, message, "take it out of this field", FIELD_REFUSED)
 
 
 MAX_CLUSTER_COLUMNS = 4
@@ -90,49 +86,44 @@ def check_clustering(spec: TableSpec) -> Iterator[SpecProblem]:
     """Columns of `cluster_by`."""
     if len(spec.cluster_by) > MAX_CLUSTER_COLUMNS:
         message = f"more columns than the {MAX_CLUSTER_COLUMNS} that Delta clusters by"
-        yield SpecProblem(FIELD_VALUE, ("cluster_by",), list(spec.cluster_by), message, "keep the most selective")
-    yield from _expressions("cluster_by", spec.cluster_by)
-    if len(lowered(spec.cluster_by)) < len(spec.cluster_by):
-        message = "the same column twice"
-        yield SpecProblem(FIELD_VALUE, ("cluster_by",), list(spec.cluster_by), message, "name each column once")
+        yield problem_at(spec, "cluster_by", message, "keep the most selective")
+    yield from _expressions(spec, "cluster_by")
+    yield from _twice(spec, "cluster_by", "column")
 
 
-def _expressions(field: str, names: Iterable[str]) -> Iterator[SpecProblem]:
+def _expressions(spec: TableSpec, field: str) -> Iterator[SpecProblem]:
     """Refuse expressions in place of columns."""
-    for i, name in enumerate(names):
+    for i, name in enumerate(getattr(spec, field)):
         if match := _EXPRESSION.fullmatch(name):
             arguments = (part.strip() for part in match[2].split(","))
             column = next((part for part in arguments if part and not part.isdigit()), "...")
-            message = "an expression; Delta takes columns alone"
             remedy = f"write cluster_by: [{column}]"
             if field == "partition_by":
                 remedy += ", or deliver a column of such values and name that"
-            yield SpecProblem(FIELD_VALUE, (field, i), name, message, remedy)
+            yield problem_at(spec, (field, i), "an expression; Delta takes columns alone", remedy)
 
 
 def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
     """Columns of `partition_by`, as far as they can be checked without data; see
     `schema_evolution.require_partitions`."""
-    path: FieldPath = ("partition_by",)
     if spec.partition_by and spec.cluster_by:
         message = "Delta clusters no table that has partitions"
-        yield SpecProblem(FIELD_VALUE, path, list(spec.partition_by), message, "keep one, usually cluster_by")
-    if len(lowered(spec.partition_by)) < len(spec.partition_by):
-        yield SpecProblem(FIELD_VALUE, path, list(spec.partition_by), "the same column twice", "name each column once")
-    yield from _expressions("partition_by", spec.partition_by)
-    masked, control = lowered(spec.mask), lowered(spec.sequence_by)
-    control |= lowered(name for name in (spec.columns_to_update, spec.force_update) if name is not None)
+        yield problem_at(spec, "partition_by", message, "keep one, usually cluster_by")
+    yield from _twice(spec, "partition_by", "column")
+    yield from _expressions(spec, "partition_by")
+    masked, control = lowered(spec.mask), lowered((*spec.sequence_by, *_control(spec).values()))
     included = lowered((*spec.columns, *spec.keys)) if spec.columns is not None else lowered(spec.partition_by)
     for i, column in enumerate(spec.partition_by):
+        path, remedy = ("partition_by", i), "partition by another column"
         if column.lower() not in included:
             message = "a column that is missing in columns, so the replica can't be partitioned by it"
-            yield SpecProblem(FIELD_REFUSED, (*path, i), column, message, "add it to columns")
+            yield problem_at(spec, path, message, "add it to columns", FIELD_REFUSED)
         if column.lower() in masked:
             message = "a masked column: folders' names would show its masked values, or all be one"
-            yield SpecProblem(FIELD_VALUE, (*path, i), column, message, "partition by another column")
+            yield problem_at(spec, path, message, remedy)
         if column.lower() in control:
             message = "a column with another value in each change: a partition for each of them"
-            yield SpecProblem(FIELD_VALUE, (*path, i), column, message, "partition by another column")
+            yield problem_at(spec, path, message, remedy)
 
 
 _PROPERTIES = frozenset(
@@ -175,12 +166,11 @@ _CONTROL_COLUMNS = ("columns_to_update", "force_update")
 
 
 def _source(spec: TableSpec) -> Iterator[SpecProblem]:
+    remedy = "use letters, digits, _ . and - (64 at most), e.g."
     if not SOURCE_NAME.fullmatch(spec.source):
-        remedy = "use letters, digits, _ . and - (64 at most), e.g. source: shop"
-        yield SpecProblem(FIELD_VALUE, ("source",), spec.source, "not valid as part of a DAG id", remedy)
+        yield problem_at(spec, "source", "not valid as part of a DAG id", f"{remedy} source: shop")
     if spec.region is not None and not SOURCE_NAME.fullmatch(spec.region):
-        remedy = "use letters, digits, _ . and - (64 at most), e.g. region: eu-west-1"
-        yield SpecProblem(FIELD_VALUE, ("region",), spec.region, "not a short name", remedy)
+        yield problem_at(spec, "region", "not a short name", f"{remedy} region: eu-west-1")
 
 
 _LONGEST_OWNER = 200
@@ -190,16 +180,15 @@ _LONGEST_OWNER = 200
 def _owner(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.owner is not None and len(spec.owner) > _LONGEST_OWNER:
         remedy = f"write a name of up to {_LONGEST_OWNER} characters; put other text into description"
-        yield SpecProblem(FIELD_VALUE, ("owner",), spec.owner, "too long for Airflow", remedy)
+        yield problem_at(spec, "owner", "too long for Airflow", remedy)
 
 
 def _target(spec: TableSpec) -> Iterator[SpecProblem]:
     """Check the template; the resulting names are checked with each row."""
     if spec.target is None:
         return
-    fault = template_fault(spec.target) or table_name_fault(rendered(spec.target, "s", "a.b"))
-    if fault:
-        yield SpecProblem(FIELD_VALUE, ("target",), spec.target, fault, TEMPLATE_REMEDY)
+    if fault := template_fault(spec.target) or table_name_fault(rendered(spec.target, "s", "a.b")):
+        yield problem_at(spec, "target", fault, TEMPLATE_REMEDY)
 
 
 def _substitutions(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -248,42 +237,44 @@ def named_columns(spec: TableSpec) -> Iterator[tuple[FieldPath, str]]:
     """Columns that fields of the row name, with where each is named."""
     for name in _COLUMN_LISTS:
         yield from (((name, i), column) for i, column in enumerate(getattr(spec, name) or ()))
-    for name in _CONTROL_COLUMNS:
-        if (column := getattr(spec, name)) is not None:
-            yield (name,), column
+    yield from (((name,), column) for name, column in _control(spec).items())
     yield from ((("mask", column), column) for column in spec.mask)
 
 
 def _durations(spec: TableSpec) -> Iterator[SpecProblem]:
-    values: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in DURATIONS}
-    values["options", "lookback"] = spec.options.get("lookback")
-    waits: dict[FieldPath, object] = {(name,): getattr(spec, name) for name in WAITS}
-    for path, value in (values | {p: v for p, v in waits.items() if v != durations.NO_WAIT}).items():
+    waits = [name for name in WAITS if getattr(spec, name) != durations.NO_WAIT]
+    yield from wrong_durations(spec, *((name,) for name in (*DURATIONS, *waits)), *_INNER_DURATIONS)
+
+
+_INNER_DURATIONS = (
+    ("options", "lookback"), ("landing_retention", "after"), ("initial_load", "statement_timeout"),
+)  # fmt: skip
+
+
+def wrong_durations(spec: object, *paths: FieldPath) -> Iterator[SpecProblem]:
+    """A problem for each text of a spec at one of these paths that is not a duration."""
+    for path in paths:
+        value = value_at(spec, path)
         if isinstance(value, str) and not durations.is_duration(value):
-            yield SpecProblem(FIELD_VALUE, path, value, "not a duration", durations.remedy(value))
+            yield problem_at(spec, path, "not a duration", durations.remedy(value))
 
 
 def _retention(spec: TableSpec) -> Iterator[SpecProblem]:
-    kept = spec.vacuum_retention
-    if durations.is_duration(kept) and durations.seconds(kept) < LEAST_VACUUM_SECONDS:
-        message = "shorter than a running query may take"
-        yield SpecProblem(FIELD_VALUE, ("vacuum_retention",), kept, message, "write 1d or more")
+    reasons: dict[FieldPath, str] = {
+        ("vacuum_retention",): "shorter than a running query may take",
+        ("landing_retention", "after"): "a repair may need files of the last day",
+    }
+    for path, message in reasons.items():
+        kept = value_at(spec, path)
+        if kept is not None and durations.is_duration(kept) and durations.seconds(kept) < LEAST_VACUUM_SECONDS:
+            yield problem_at(spec, path, message, "write 1d or more")
 
 
 def _landing_retention(spec: TableSpec) -> Iterator[SpecProblem]:
     kept = spec.landing_retention
-    if kept is None:
-        return
-    path = ("landing_retention",)
-    if not durations.is_duration(kept.after):
-        yield SpecProblem(FIELD_VALUE, (*path, "after"), kept.after, "not a duration", durations.remedy(kept.after))
-    elif durations.seconds(kept.after) < LEAST_VACUUM_SECONDS:
-        message = "a repair may need files of the last day"
-        yield SpecProblem(FIELD_VALUE, (*path, "after"), kept.after, message, "write 1d or more")
-    if (kept.to is not None) != (kept.action == "move"):
-        message = "move needs a folder, and delete takes none"
+    if kept is not None and (kept.to is not None) != (kept.action == "move"):
         remedy = "write action: move and to: s3://bucket/folder, or neither"
-        yield SpecProblem(FIELD_VALUE, (*path, "to"), kept.to, message, remedy)
+        yield problem_at(spec, ("landing_retention", "to"), "move needs a folder, and delete takes none", remedy)
 
 
 _MOST_CONNECTIONS = 64
@@ -301,15 +292,11 @@ def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
     load, path = spec.initial_load, ("initial_load",)
     if load is None:
         return
-    if not durations.is_duration(load.statement_timeout):
-        text, remedy = load.statement_timeout, durations.remedy(load.statement_timeout)
-        yield SpecProblem(FIELD_VALUE, (*path, "statement_timeout"), text, "not a duration", remedy)
-    bounds = {"chunk_rows": (1, None), "parallel": (1, _MOST_CONNECTIONS), "max_rows_per_second": (1, None)}
-    for name, (least, most) in bounds.items():
+    for name, most in {"chunk_rows": None, "parallel": _MOST_CONNECTIONS, "max_rows_per_second": None}.items():
         value = getattr(load, name)
-        if value is not None and (value < least or (most is not None and value > most)):
-            remedy = f"write a number from {least}" + (f" to {most}" if most is not None else " on")
-            yield SpecProblem(FIELD_VALUE, (*path, name), value, "out of range", remedy)
+        if value is not None and (value < 1 or (most is not None and value > most)):
+            remedy = f"write a number from 1 {'on' if most is None else f'to {most}'}"
+            yield problem_at(spec, (*path, name), "out of range", remedy)
     if not _takes_source_rows(spec):
         message, remedy = "its dialect takes no load from the source", "let the CDC service take a snapshot"
         yield SpecProblem(FIELD_VALUE, path, spec.dialect, message, remedy)
@@ -323,8 +310,7 @@ def _initial_load(spec: TableSpec) -> Iterator[SpecProblem]:
 
 def _sweep_limit(spec: TableSpec) -> Iterator[SpecProblem]:
     if not is_share(spec.sweep_limit):
-        message = "not a fraction"
-        yield SpecProblem(FIELD_VALUE, ("sweep_limit",), spec.sweep_limit, message, "write a number from 0 to 1")
+        yield problem_at(spec, "sweep_limit", "not a fraction", "write a number from 0 to 1")
 
 
 def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -335,15 +321,13 @@ def _cutting(spec: TableSpec) -> Iterator[SpecProblem]:
         if is_set:
             message = f"{name} needs the complete change table"
             remedy = f"keep all changes (null), or remove {name}"
-            yield SpecProblem(FIELD_REFUSED, ("changes_retention",), spec.changes_retention, message, remedy)
+            yield problem_at(spec, "changes_retention", message, remedy, FIELD_REFUSED)
 
 
 def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.trigger is not None and spec.schedule not in ("continuous", TableSpec.schedule):
         message = f"trigger makes a table continuous, which excludes another schedule, here {spec.schedule!r}"
-        yield SpecProblem(
-            FIELD_REFUSED, ("trigger",), spec.trigger, message, "write schedule: continuous, or drop trigger"
-        )
+        yield problem_at(spec, "trigger", message, "write schedule: continuous, or drop trigger", FIELD_REFUSED)
 
 
 def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -358,31 +342,31 @@ def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _properties(spec: TableSpec) -> Iterator[SpecProblem]:
-    for key, value in spec.table_properties.items():
+    for key in spec.table_properties:
         path = ("table_properties", key)
         if key.lower().startswith(("gddl.", "delta.columnmapping.")):
             message = "a property that is reserved for this package"
-            yield SpecProblem(FIELD_VALUE, path, value, message, "remove it from table_properties")
+            yield problem_at(spec, path, message, "remove it from table_properties")
         elif not key.strip():
-            yield SpecProblem(FIELD_VALUE, path, value, "a property without a name", "name it or remove it")
+            yield problem_at(spec, path, "a property without a name", "name it or remove it")
         elif not is_allowed(key):
             message = "not one of the properties that a row may set"
             more = documented("metadata.md", "table-properties")
             remedy = f"see {more}; write names of your own as user.name, or use tags"
-            yield SpecProblem(FIELD_VALUE, path, value, message, remedy)
+            yield problem_at(spec, path, message, remedy)
 
 
 def _prefix(spec: TableSpec) -> Iterator[SpecProblem]:
     if spec.before_image_prefix is not None and not spec.before_image_prefix.strip():
         message = "an empty prefix makes every column a before image"
         remedy = "write the prefix of the task's before-image columns, e.g. BI_, or null"
-        yield SpecProblem(FIELD_VALUE, ("before_image_prefix",), spec.before_image_prefix, message, remedy)
+        yield problem_at(spec, "before_image_prefix", message, remedy)
 
 
 def _table_name(spec: TableSpec) -> Iterator[SpecProblem]:
     if fault := table_name_fault(spec.table):
         remedy = "write schema.name as in the source, e.g. shop.orders"
-        yield SpecProblem(FIELD_VALUE, ("table",), spec.table, fault, remedy)
+        yield problem_at(spec, "table", fault, remedy)
 
 
 def table_name_fault(table: str) -> str:
@@ -406,31 +390,27 @@ def table_name_fault(table: str) -> str:
 
 def _keys(spec: TableSpec) -> Iterator[SpecProblem]:
     excluded = lowered(spec.exclude_columns)
-    seen: set[str] = set()
+    yield from _twice(spec, "keys", "key column")
     for i, key in enumerate(spec.keys):
-        if key.lower() in seen:
-            message = "the same key column twice (case does not count)"
-            yield SpecProblem(FIELD_VALUE, ("keys", i), key, message, "name each key column once")
         if key.lower() in excluded:
             message = "a key that exclude_columns leaves out; keys always reach the lake"
             remedy = "remove it from exclude_columns, or mask it with hash"
-            yield SpecProblem(FIELD_REFUSED, ("keys", i), key, message, remedy)
-        seen.add(key.lower())
+            yield problem_at(spec, ("keys", i), message, remedy, FIELD_REFUSED)
 
 
 def _mask(spec: TableSpec) -> Iterator[SpecProblem]:
     if not spec.mask:
         return
-    keys, ordering, control = lowered(spec.keys), lowered(spec.sequence_by), lowered(_control(spec).values())
+    keys, control = lowered(spec.keys), lowered((*spec.sequence_by, *_control(spec).values()))
     for column, method in spec.mask.items():
         path = ("mask", column)
         if column.lower() in keys and method == "null":
             message = "a key masked with null: every row would have the same key"
-            yield SpecProblem(FIELD_REFUSED, path, method, message, "mask it with hmac or hash, or not at all")
-        if column.lower() in ordering | control:
+            yield problem_at(spec, path, message, "mask it with hmac or hash, or not at all", FIELD_REFUSED)
+        if column.lower() in control:
             message = "masks apply before changes are ordered and applied, which need this column's values"
             remedy = "remove the column from mask; exclude_columns keeps a sequence column out of the lake"
-            yield SpecProblem(FIELD_REFUSED, path, method, message, remedy)
+            yield problem_at(spec, path, message, remedy, FIELD_REFUSED)
 
 
 def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -438,16 +418,16 @@ def _exclusions(spec: TableSpec) -> Iterator[SpecProblem]:
     for name, column in _control(spec).items():
         if column.lower() in excluded:
             message = "a column that exclude_columns removes, but that is needed to apply changes"
-            yield SpecProblem(FIELD_REFUSED, (name,), column, message, "take it out of exclude_columns")
+            yield problem_at(spec, name, message, "take it out of exclude_columns", FIELD_REFUSED)
     for i, column in enumerate(spec.exclude_columns):
         if column.lower() in included:
             message = "a column in both columns and exclude_columns"
-            yield SpecProblem(FIELD_REFUSED, ("exclude_columns", i), column, message, "name it in one of the two")
+            yield problem_at(spec, ("exclude_columns", i), message, "name it in one of the two", FIELD_REFUSED)
     for field, what in (("cluster_by", "clustered"), ("partition_by", "partitioned")):
         for i, column in enumerate(getattr(spec, field)):
             if column.lower() in excluded - lowered(spec.keys):
                 message = f"a column that exclude_columns leaves out, so the replica can't be {what} by it"
-                yield SpecProblem(FIELD_REFUSED, (field, i), column, message, "remove it from one of the two")
+                yield problem_at(spec, (field, i), message, "remove it from one of the two", FIELD_REFUSED)
 
 
 _KEYED_ONLY: tuple[tuple[str, Callable[[TableSpec], bool], str], ...] = (
@@ -466,7 +446,7 @@ def _keyless(spec: TableSpec) -> Iterator[SpecProblem]:
         if is_set(spec):
             message = f"not for a table without keys (append-only): {reason}"
             remedy = f"name the keys, or set {name} back to its default in the metadata row"
-            yield SpecProblem(FIELD_REFUSED, (name,), getattr(spec, name), message, remedy)
+            yield problem_at(spec, name, message, remedy, FIELD_REFUSED)
 
 
 def _control(spec: TableSpec) -> dict[str, str]:

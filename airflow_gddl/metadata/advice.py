@@ -8,10 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from airflow_gddl.contract.basics import CALENDAR
-from airflow_gddl.contract.codes import CRON_STEP, FIELD_UNUSED, FRESHNESS_TOO_SHORT, MASK_GUESSABLE, ROOTS_NESTED
+from airflow_gddl.contract.codes import (
+    CRON_STEP,
+    FIELD_UNUSED,
+    FRESHNESS_TOO_SHORT,
+    MASK_GUESSABLE,
+    ROOTS_NESTED,
+    Code,
+)
 from airflow_gddl.contract.connections import require_lent
 from airflow_gddl.contract.durations import seconds
-from airflow_gddl.contract.errors import FatalError, SpecProblem, documented
+from airflow_gddl.contract.errors import FatalError, FieldPath, documented, problem_at
 from airflow_gddl.contract.names import few
 from airflow_gddl.contract.spec import DEFAULT_TIERS, TableSpec
 from airflow_gddl.contract.table_spec import lowered
@@ -33,13 +40,8 @@ def advise(loaded: LoadedMetadata, environ: Mapping[str, str]) -> Iterator[Probl
     Args:
         environ: of jobs, as far as it is that of this process.
     """
-    yield from _roots(loaded)
-    yield from _tiers(loaded)
-    yield from _unused(loaded)
-    yield from _steps(loaded)
-    yield from _freshness(loaded)
-    yield from _without_effect(loaded)
-    yield from _masks(loaded)
+    for check in (_roots, _tiers, _unused, _steps, _freshness, _without_effect, _masks):
+        yield from check(loaded)
     yield from _connections(loaded, environ)
 
 
@@ -57,7 +59,7 @@ def _roots(loaded: LoadedMetadata) -> Iterator[Problem]:
             if inner.startswith(f"{outer}/"):
                 message = f"{inner} is below {outer}: cleaning or lifecycle rules of one reach the files of the other"
                 remedy = "give landing and lake folders beside each other"
-                yield _problem(ROOTS_NESTED, message, remedy, field=name, file=FILE)
+                yield _setting(ROOTS_NESTED, name, message, remedy)
 
 
 def _tiers(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -67,7 +69,7 @@ def _tiers(loaded: LoadedMetadata) -> Iterator[Problem]:
         near = difflib.get_close_matches(name, DEFAULT_TIERS, n=1)
         if near or not used - DEFAULT_TIERS.keys():
             remedy = f"did you mean {near[0]}?" if near else f"write size: {name} in a metadata row, or remove the tier"
-            yield _problem(FIELD_UNUSED, f"no table has the size {name!r}", remedy, field=f"tiers.{name}", file=FILE)
+            yield _setting(FIELD_UNUSED, f"tiers.{name}", f"no table has the size {name!r}", remedy)
 
 
 def _unused(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -79,21 +81,18 @@ def _unused(loaded: LoadedMetadata) -> Iterator[Problem]:
             near = difflib.get_close_matches(name, used[section] - declared.keys(), n=1)
             one = section.removesuffix("s")
             remedy = f"did you mean {near[0]}?" if near else f"write {one}: {name} in a metadata row, or remove it"
-            yield _problem(
-                FIELD_UNUSED, f"no metadata row has this {one}", remedy, field=f"{section}.{name}", file=FILE
-            )
+            yield _setting(FIELD_UNUSED, f"{section}.{name}", f"no metadata row has this {one}", remedy)
 
 
 def _without_effect(loaded: LoadedMetadata) -> Iterator[Problem]:
     """`FIELD_UNUSED`: a field that another one of the row would have to switch on."""
     if specs := [spec for spec in loaded.tables if spec.track_history_except and not spec.history]:
         message, remedy = "has no effect without history", "write history: true, or drop the field"
-        yield _of_rows(loaded, specs, SpecProblem(FIELD_UNUSED, ("track_history_except",), None, message, remedy))
+        yield _of_rows(loaded, specs, FIELD_UNUSED, "track_history_except", message, remedy)
     for spec in loaded.tables:
         if unused := lowered(spec.absent_columns) - lowered((*spec.mask, *spec.exclude_columns)):
             message = f"{', '.join(sorted(unused))}: neither mask nor exclude_columns names it"
-            problem = SpecProblem(FIELD_UNUSED, ("absent_columns",), None, message, "name it as one of the two does")
-            yield _of_rows(loaded, [spec], problem)
+            yield _of_rows(loaded, [spec], FIELD_UNUSED, "absent_columns", message, "name it as one of the two does")
 
 
 def _steps(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -105,7 +104,7 @@ def _steps(loaded: LoadedMetadata) -> Iterator[Problem]:
                     f"{text!r} of {schedule!r} fires at its first {unit} alone: a step starts anew with each range"
                 )
                 remedy = f"write one {unit} instead, or another schedule"
-                yield _of_rows(loaded, specs, SpecProblem(CRON_STEP, ("schedule",), None, message, remedy))
+                yield _of_rows(loaded, specs, CRON_STEP, "schedule", message, remedy)
 
 
 def _freshness(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -114,14 +113,14 @@ def _freshness(loaded: LoadedMetadata) -> Iterator[Problem]:
         if spec.trigger and spec.freshness and seconds(spec.freshness) < spec.look_seconds:
             message = f"polls are {spec.trigger} apart, more than freshness allows"
             remedy = f"raise freshness ({spec.freshness}), or poll the table more often"
-            yield _of_rows(loaded, [spec], SpecProblem(FRESHNESS_TOO_SHORT, ("freshness",), None, message, remedy))
+            yield _of_rows(loaded, [spec], FRESHNESS_TOO_SHORT, "freshness", message, remedy)
     for schedule, specs in _by_schedule(loaded.tables).items():
         distance = longest_gap(CALENDAR.get(schedule, schedule).format(m=0))
         late = [spec for spec in specs if spec.freshness and seconds(spec.freshness) < distance]
         if late:
             message = f"runs of {schedule!r} are up to {distance / 3600:.3g} hours apart, more than freshness allows"
             remedy = f"raise freshness ({late[0].freshness}), or run the table more often"
-            yield _of_rows(loaded, late, SpecProblem(FRESHNESS_TOO_SHORT, ("freshness",), None, message, remedy))
+            yield _of_rows(loaded, late, FRESHNESS_TOO_SHORT, "freshness", message, remedy)
 
 
 def _masks(loaded: LoadedMetadata) -> Iterator[Problem]:
@@ -132,7 +131,7 @@ def _masks(loaded: LoadedMetadata) -> Iterator[Problem]:
             remedy = (
                 f"write hmac, and set GDDL_MASK_KEY where jobs run; see {documented('security.md', 'personal-data')}"
             )
-            yield _of_rows(loaded, [spec], SpecProblem(MASK_GUESSABLE, ("mask",), None, message, remedy))
+            yield _of_rows(loaded, [spec], MASK_GUESSABLE, "mask", message, remedy)
 
 
 def _connections(loaded: LoadedMetadata, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -145,8 +144,7 @@ def _connections(loaded: LoadedMetadata, environ: Mapping[str, str]) -> Iterator
         try:
             require_lent(name, environ)
         except FatalError as error:
-            field = ("options", "verify_connection")
-            yield _of_rows(loaded, specs, SpecProblem(error.code, field, None, error.what, error.remedy))
+            yield _of_rows(loaded, specs, error.code, ("options", "verify_connection"), error.what, error.remedy)
 
 
 def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
@@ -158,13 +156,15 @@ def _by_schedule(tables: Sequence[TableSpec]) -> dict[str, list[TableSpec]]:
     return by_schedule
 
 
-def _of_rows(loaded: LoadedMetadata, specs: Sequence[TableSpec], problem: SpecProblem) -> Problem:
+def _of_rows(
+    loaded: LoadedMetadata, specs: Sequence[TableSpec], code: Code, path: str | FieldPath, message: str, remedy: str
+) -> Problem:
     """At the row of the first table; names the others that have it, too."""
     others = [spec.table for spec in specs[1:]]
     also = f" (also {few(others, _NAMED)})" if others else ""
-    placed = loaded.placed(replace(problem, message=f"{problem.message}{also}"), specs[0].table)
+    placed = loaded.placed(problem_at(specs[0], path, f"{message}{also}", remedy, code), specs[0].table)
     return replace(placed, value="")
 
 
-def _problem(code: str, message: str, remedy: str, *, field: str, file: str) -> Problem:
-    return Problem(code=code, message=message, remedy=remedy, file=file, field=field)
+def _setting(code: Code, field: str, message: str, remedy: str) -> Problem:
+    return Problem(code=code, message=message, remedy=remedy, file=FILE, field=field)

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from airflow_gddl.contract.codes import EXPRESSION_INVALID, FIELD_REFUSED, FIELD_VALUE
-from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, documented, problem_at
 from airflow_gddl.contract.names import clean_name, is_kept, mask_method, renamed
 from airflow_gddl.contract.row_checks import RESERVED_COLUMNS, named_columns
+from airflow_gddl.contract.shares import is_share
 from airflow_gddl.contract.table_spec import COLUMN, FUNCTIONS, TableSpec, Term, lowered
 
 MAX_TEXT = 2_000
@@ -157,18 +158,16 @@ class _Reader:
         kind = type(node).__name__
         if kind in _CHAINS:
             return self._chain(node, kind, depth)
-        if kind in _BINARY:
-            self._require_only(node, "this", "expression")
-            operands = (self.term(node.this, depth + 1), self.term(node.expression, depth + 1))
-            result = self._binary(_BINARY[kind], operands)
-            return Term(op="not", args=(result,)) if node.args.get("negate") else result
-        read = getattr(self, f"_{kind.lower()}", None)
-        if read is None or kind not in _NODES:
-            raise self._refused(node)
+        read = self._binary if kind in _BINARY else getattr(self, f"read_{kind.lower()}", self._refuse)
         result = read(node, depth)
         return Term(op="not", args=(result,)) if node.args.get("negate") else result
 
-    def _binary(self, op: str, operands: tuple[Term, Term]) -> Term:
+    def _terms(self, nodes: Iterable[Any], depth: int) -> tuple[Term, ...]:
+        return tuple(self.term(node, depth + 1) for node in nodes)
+
+    def _binary(self, node: Any, depth: int) -> Term:
+        self._require_only(node, "this", "expression")
+        op, operands = _BINARY[type(node).__name__], self._terms((node.this, node.expression), depth)
         if op == "regexp_like":
             self._require_pattern(operands[1])
         elif op == "like" and operands[1].op != "text":
@@ -187,85 +186,83 @@ class _Reader:
                 operands.append(self.term(one, depth + 1))
         return Term(op=_CHAINS[kind], args=tuple(reversed(operands)))
 
-    def _column(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
+    def read_column(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
         if (
             any(value for name, value in node.args.items() if name != "this")
             or type(node.this).__name__ != "Identifier"
         ):
-            raise self._refused(node)
+            self._refuse(node)
         return Term(op=COLUMN, value=node.name)
 
-    def _literal(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
+    def read_literal(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
         return Term(op="text" if node.args.get("is_string") else "number", value=str(node.this))
 
-    def _boolean(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
+    def read_boolean(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
         return Term(op="boolean", value="true" if node.this else "false")
 
-    def _null(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
+    def read_null(self, node: Any, depth: int) -> Term:  # noqa: ARG002 - as all readers
         raise ExpressionError("null beside an operator or in a list is never true", "write `is null` or `is not null`")
 
-    def _paren(self, node: Any, depth: int) -> Term:
+    def read_paren(self, node: Any, depth: int) -> Term:
         self._require_only(node, "this")
         return self.term(node.this, depth + 1)
 
-    def _not(self, node: Any, depth: int) -> Term:
+    def read_not(self, node: Any, depth: int) -> Term:
         self._require_only(node, "this")
         return Term(op="not", args=(self.term(node.this, depth + 1),))
 
-    def _neg(self, node: Any, depth: int) -> Term:
+    def read_neg(self, node: Any, depth: int) -> Term:
         self._require_only(node, "this")
         inner = self.term(node.this, depth + 1)
         if inner.op == "number" and not inner.value.startswith("-"):
             return Term(op="number", value=f"-{inner.value}")
         return Term(op="-", args=(Term(op="number", value="0"), inner))
 
-    def _is(self, node: Any, depth: int) -> Term:
+    def read_is(self, node: Any, depth: int) -> Term:
         self._require_only(node, "this", "expression")
-        inner, what = self.term(node.this, depth + 1), type(node.expression).__name__
-        if what != "Null":
+        inner = self.term(node.this, depth + 1)
+        if type(node.expression).__name__ != "Null":
             raise ExpressionError("`is` before anything but null", "write `is null`, `is not null`, or = true")
         return Term(op="is null", args=(inner,))
 
-    def _between(self, node: Any, depth: int) -> Term:
+    def read_between(self, node: Any, depth: int) -> Term:
         self._require_only(node, "this", "low", "high")
-        operands = (node.this, node.args["low"], node.args["high"])
-        return Term(op="between", args=tuple(self.term(one, depth + 1) for one in operands))
+        return Term(op="between", args=self._terms((node.this, node.args["low"], node.args["high"]), depth))
 
-    def _in(self, node: Any, depth: int) -> Term:
+    def read_in(self, node: Any, depth: int) -> Term:
         self._require_only(node, "this", "expressions")
-        operands = tuple(self.term(one, depth + 1) for one in (node.this, *node.expressions))
+        operands = self._terms((node.this, *node.expressions), depth)
         if len(operands) < 2 or any(one.op in (COLUMN, "boolean") or one.args for one in operands[1:]):
             raise ExpressionError("a list of `in` that does not hold values alone", "write e.g. in ('DE', 'AT')")
         return Term(op="in", args=operands)
 
-    def _cast(self, node: Any, depth: int) -> Term:
+    def read_cast(self, node: Any, depth: int) -> Term:
         """`date '2026-01-31'`, `timestamp '2026-01-31 12:00:00'`."""
         inner = self.term(node.this, depth + 1)
         name = getattr(node.args["to"].this, "name", "").lower()
         if inner.op != "text" or name not in ("date", "timestamp"):
-            raise self._refused(node)
+            self._refuse(node)
         return Term(op=f"{name}_value", value=_moment(inner.value, name))
 
-    def _anonymous(self, node: Any, depth: int) -> Term:
+    def read_anonymous(self, node: Any, depth: int) -> Term:
         """A function."""
-        name = str(node.this).lower()
+        name, at = str(node.this).lower(), self._at(str(node.this))
         if name not in FUNCTIONS:
-            remedy = f"use one of {', '.join(FUNCTIONS)}"
-            raise ExpressionError(f"no function {name[:40]!r}", remedy, self._at(str(node.this)))
+            raise ExpressionError(f"no function {name[:40]!r}", f"use one of {', '.join(FUNCTIONS)}", at)
         self._require_only(node, "this", "expressions")
         least, most = FUNCTIONS[name]
         if not least <= len(node.expressions) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             what = f"{name} with {len(node.expressions)} arguments instead of {wanted}"
-            raise ExpressionError(what, at=self._at(str(node.this)))
-        args = tuple(self.term(one, depth + 1) for one in node.expressions)
+            raise ExpressionError(what, at=at)
+        args = self._terms(node.expressions, depth)
         if name == "regexp_like":
             self._require_pattern(args[1])
         for argument in args[1:] if name in ("round", "substring") else ():
             if argument.op != "number" or not argument.value.isdecimal() or len(argument.value) > 6:
-                raise ExpressionError(f"an argument of {name} that is no whole number", at=self._at(str(node.this)))
+                raise ExpressionError(f"an argument of {name} that is no whole number", at=at)
         if name == "substring" and args[1].value.strip("0") == "":
-            raise ExpressionError("substring counts characters from 1", at=self._at(str(node.this)))
+            raise ExpressionError("substring counts characters from 1", at=at)
         return Term(op=name, args=args)
 
     def _require_pattern(self, pattern: Term) -> None:
@@ -284,26 +281,20 @@ class _Reader:
         """Refuse arguments of a node that would be ignored: another version of the parser may give them a meaning."""
         unknown = {name for name, value in node.args.items() if value not in (None, False, [])} - {*known} - _IGNORED
         if unknown:
-            raise self._refused(node)
+            self._refuse(node)
 
-    def _refused(self, node: Any) -> ExpressionError:
+    def _refuse(self, node: Any, depth: int = 0) -> NoReturn:  # noqa: ARG002 - as all readers
         kind = type(node).__name__
         known = {"Mod": "write mod(a, b) instead of %", "ILike": "write lower(a) like ...",
                  "Dot": "name columns without their table", "Column": "name columns without their table"}  # fmt: skip
-        return ExpressionError(f"{_TITLES.get(kind, kind)} is not known here", known.get(kind, _SEE), self._first(node))
-
-    def _first(self, node: Any) -> int | None:
-        """Place of the first name or literal of a node."""
         names = (one.name for one in node.walk() if type(one).__name__ in ("Identifier", "Literal"))
-        return next((at for name in names if (at := self._at(name)) is not None), None)
+        first = next((at for name in names if (at := self._at(name)) is not None), None)
+        raise ExpressionError(f"{_TITLES.get(kind, kind)} is not known here", known.get(kind, _SEE), first)
 
     def _at(self, text: str) -> int | None:
         return next((token.start + 1 for token in self.tokens if token.text == text), None)
 
 
-_NODES = frozenset(
-    {"Column", "Literal", "Boolean", "Null", "Paren", "Not", "Neg", "Is", "Between", "In", "Cast", "Anonymous"}
-)
 _TITLES = {"Mod": "the operator %", "Column": "a name with a dot", "Dot": "a name with a dot", "Cast": "a cast",
            "Star": "the sign *", "Struct": "a value in { }", "Alias": "a word after a value",
            "Tuple": "a list of values"}  # fmt: skip
@@ -327,16 +318,17 @@ def expression_problems(spec: TableSpec) -> Iterator[SpecProblem]:
         if not _NAME.fullmatch(name):
             remedy = "use letters, digits and _ (63 at most), e.g. qty_ok"
             yield SpecProblem(FIELD_VALUE, path, name, "not a name of an expectation", remedy)
-        share = expectation.at_most
-        if share is not None and not 0 <= share <= 1:  # also true for NaN
-            remedy = "write a number from 0 to 1, e.g. 0.01"
-            yield SpecProblem(FIELD_VALUE, (*path, "at_most"), share, "not a fraction", remedy)
+        if expectation.at_most is not None and not is_share(expectation.at_most):
+            yield problem_at(spec, (*path, "at_most"), "not a fraction", "write a number from 0 to 1, e.g. 0.01")
     for path, text in _conditions(spec):
         yield from _problems(spec, path, text, condition=True)
     for name, text in spec.derive.items():
         yield from _problems(spec, ("derive", name), text, condition=False)
-    yield from _filter_problems(spec)
-    yield from _derived_problems(spec)
+        yield from _derived_problems(spec, name)
+    for name, is_set in _PARTIAL if spec.where is not None else ():
+        if is_set(spec):
+            message = f"{name} lets changes carry a part of their row, for which a row filter can't be decided"
+            yield problem_at(spec, "where", message, f"leave out where, or {name}", FIELD_REFUSED)
     yield from _rename_problems(spec)
 
 
@@ -346,43 +338,26 @@ _PARTIAL: tuple[tuple[str, Callable[[TableSpec], bool]], ...] = (
 )
 
 
-def _filter_problems(spec: TableSpec) -> Iterator[SpecProblem]:
-    for name, is_set in _PARTIAL if spec.where is not None else ():
-        if is_set(spec):
-            message = f"{name} lets changes carry a part of their row, for which a row filter can't be decided"
-            yield SpecProblem(FIELD_REFUSED, ("where",), spec.where, message, f"leave out where, or {name}")
+def _derived_problems(spec: TableSpec, name: str) -> Iterator[SpecProblem]:
+    def refused(message: str, remedy: str = "give the computed column another name") -> SpecProblem:
+        return problem_at(spec, ("derive", name), message, remedy, FIELD_REFUSED)
 
-
-def _derived_problems(spec: TableSpec) -> Iterator[SpecProblem]:
-    if not spec.derive:
-        return
-    needed, taken = lowered((*spec.keys, *spec.sequence_by)), lowered(spec.rename.values())
-    for name, text in spec.derive.items():
-        path: FieldPath = ("derive", name)
-        remedy = "give the computed column another name"
-        if not name.strip() or name.lower() in RESERVED_COLUMNS:
-            yield SpecProblem(FIELD_REFUSED, path, text, "not a name of a column", remedy)
-        elif name.lower() in needed:
-            message = "a computed column as a key or sequence, which deletes may lack"
-            yield SpecProblem(FIELD_REFUSED, path, text, message, "name delivered columns there")
-        elif name.lower() in taken or len([one for one in spec.derive if one.lower() == name.lower()]) > 1:
-            yield SpecProblem(FIELD_REFUSED, path, text, "two columns of one name", remedy)
-        yield from _sources_problems(spec, path, text)
-
-
-def _sources_problems(spec: TableSpec, path: FieldPath, text: str) -> Iterator[SpecProblem]:
+    if not name.strip() or name.lower() in RESERVED_COLUMNS:
+        yield refused("not a name of a column")
+    elif name.lower() in lowered((*spec.keys, *spec.sequence_by)):
+        yield refused("a computed column as a key or sequence, which deletes may lack", "name delivered columns there")
+    elif [*map(str.lower, (*spec.rename.values(), *spec.derive))].count(name.lower()) > 1:
+        yield refused("two columns of one name")
     try:
-        columns = parsed(text).columns
+        columns = parsed(spec.derive[name]).columns
     except ExpressionError:
         return  # reported by `_problems`
     if lowered(columns) & lowered(spec.derive):
-        message = "an expression that names a computed column"
-        yield SpecProblem(FIELD_REFUSED, path, text, message, "name delivered columns alone")
-    for name, is_set in _PARTIAL if len(columns) > 1 else ():
+        yield refused("an expression that names a computed column", "name delivered columns alone")
+    for field, is_set in _PARTIAL if len(columns) > 1 else ():
         if is_set(spec):
-            message = f"{name} lets updates carry some of its columns without the others"
-            remedy = f"compute it from one column, or leave out {name}"
-            yield SpecProblem(FIELD_REFUSED, path, text, message, remedy)
+            message = f"{field} lets updates carry some of its columns without the others"
+            yield refused(message, f"compute it from one column, or leave out {field}")
 
 
 def _rename_problems(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -390,13 +365,12 @@ def _rename_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     for before, after in spec.rename.items():
         path: FieldPath = ("rename", before)
         if not before.strip() or not after.strip() or after.lower() in RESERVED_COLUMNS:
-            yield SpecProblem(FIELD_VALUE, path, after, "not a name of a column", "name both columns")
+            yield problem_at(spec, path, "not a name of a column", "name both columns")
         elif clean_name(before).lower() in seen:
             message = "the same column of the files twice (case does not count)"
-            yield SpecProblem(FIELD_VALUE, path, after, message, "name each column once")
+            yield problem_at(spec, path, message, "name each column once")
         elif after.lower() in lowered(spec.rename):
-            message = "a name that is renamed itself"
-            yield SpecProblem(FIELD_VALUE, path, after, message, "write the final name of each column")
+            yield problem_at(spec, path, "a name that is renamed itself", "write the final name of each column")
         seen.add(clean_name(before).lower())
     yield from _earlier_names(spec)
 
@@ -410,7 +384,7 @@ def _earlier_names(spec: TableSpec) -> Iterator[SpecProblem]:
         name = renamed(column, spec)
         if name != column and clean_name(column).lower() not in computed:
             message = f"a name in the files; the metadata row gives the column the name {name!r}"
-            yield SpecProblem(FIELD_VALUE, path, column, message, f"write {name}")
+            yield problem_at(spec, path, message, f"write {name}")
 
 
 def with_expressions(spec: TableSpec) -> TableSpec:

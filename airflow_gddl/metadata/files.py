@@ -33,8 +33,9 @@ from airflow_gddl.metadata.folder import ENDINGS, FOLDERS, JSON_ENDINGS, MAX_BYT
 from airflow_gddl.metadata.problems import (
     MAX_TEXT,
     START,
-    Document,
+    TOO_DEEP,
     DocumentError,
+    Layer,
     Listed,
     Locate,
     Mapped,
@@ -43,11 +44,10 @@ from airflow_gddl.metadata.problems import (
     duplicate,
     position_of,
     show_name,
-    too_deep,
 )
 from airflow_gddl.metadata.validation import TABLE
 
-_NUMBER = Refused(code=FIELD_VALUE, message="a number out of range", remedy="no field needs such a number")
+_NUMBER = Refused(FIELD_VALUE, "a number out of range", "no field needs such a number")
 
 
 def read_json(text: str) -> Any:
@@ -66,8 +66,7 @@ def read_json(text: str) -> Any:
             DOCUMENT_INVALID, f"not JSON: {error.msg}", remedy, Position(error.lineno, error.colno)
         ) from error
     except RecursionError as error:
-        remedy = "no field needs more than a few levels"
-        raise DocumentError(DOCUMENT_INVALID, "nested too deeply", remedy) from error
+        raise DocumentError(TOO_DEEP.code, TOO_DEEP.message, TOO_DEEP.remedy) from error
     return _shallow(value, 0)
 
 
@@ -108,7 +107,7 @@ def _float(digits: str) -> float | Refused:
 def _shallow(value: Any, depth: int) -> Any:
     """Cut deep nesting in place, so that callers can recurse."""
     if depth > MAX_DEPTH:
-        return too_deep()
+        return TOO_DEEP
     if isinstance(value, dict):
         value.update({k: _shallow(v, depth + 1) for k, v in value.items() if isinstance(v, (dict, list))})
     elif isinstance(value, list):
@@ -137,16 +136,14 @@ _WORDS: dict[str, bool | None] = {
 }
 _INT = re.compile(r"[-+]?[0-9]{1,18}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?")
-_TAG = Refused(code=DOCUMENT_INVALID, message="a tag; metadata is plain data", remedy="remove the tag (!...)")
+_TAG = Refused(DOCUMENT_INVALID, "a tag; metadata is plain data", "remove the tag (!...)")
 _ALIAS = Refused(
-    code=DOCUMENT_INVALID,
-    message="an alias that is undefined, recursive, or one of too many",
-    remedy="write the value out, or put it into `defaults`",
+    DOCUMENT_INVALID,
+    "an alias that is undefined, recursive, or one of too many",
+    "write the value out, or put it into `defaults`",
 )
-_MERGE = Refused(
-    code=DOCUMENT_INVALID, message="merge keys (<<) are not read", remedy="put shared fields into `defaults`"
-)
-_COMPLEX = Refused(code=DOCUMENT_INVALID, message="a name that is not text", remedy="write a plain field name")
+_MERGE = Refused(DOCUMENT_INVALID, "merge keys (<<) are not read", "put shared fields into `defaults`")
+_COMPLEX = Refused(DOCUMENT_INVALID, "a name that is not text", "write a plain field name")
 
 
 def read_yaml(text: str) -> Any:
@@ -235,14 +232,12 @@ class _Builder:
     def _start(self, event: Any, position: Position) -> None:
         self.counted += 1
         if len(self.stack) >= STOP_DEPTH:
-            raise DocumentError(
-                DOCUMENT_INVALID, "nested too deeply", "no field needs more than a few levels", position
-            )
+            raise DocumentError(TOO_DEEP.code, TOO_DEEP.message, TOO_DEEP.remedy, position)
         value = Mapped() if isinstance(event, yaml.MappingStartEvent) else Listed()
         if self._names_next():
             self._name(None, position)
         elif len(self.stack) >= MAX_DEPTH:
-            self._put(too_deep(), position)
+            self._put(TOO_DEEP, position)
         else:
             self._put(_TAG if event.tag is not None and event.tag not in _TAGS else value, position)
         self.stack.append(_Open(value, event.anchor, self.counted))
@@ -382,13 +377,13 @@ def _header(header: tuple[int, list[str] | csv.Error]) -> list[str]:
 def _row(line: int, cells: list[str] | csv.Error, names: list[str]) -> CsvRow:
     if isinstance(cells, csv.Error) and "field limit" not in str(cells):
         remedy = "close each double quote, and double the ones inside a cell"
-        return CsvRow(line, {}, Refused(code=DOCUMENT_INVALID, message=f"not a CSV line: {cells}", remedy=remedy))
+        return CsvRow(line, {}, Refused(DOCUMENT_INVALID, f"not a CSV line: {cells}", remedy))
     if isinstance(cells, csv.Error) or any(len(cell) > _LONGEST for cell in cells):
         message = f"longer than {MAX_TEXT:,} characters"
-        return CsvRow(line, {}, Refused(code=FIELD_VALUE, message=message, remedy="shorten it"))
+        return CsvRow(line, {}, Refused(FIELD_VALUE, message, "shorten it"))
     if len(cells) > len(names):
         message = f"{len(cells)} cells, but the header has {len(names)}"
-        return CsvRow(line, {}, Refused(code=ROW_INVALID, message=message, remedy=_REMEDY))
+        return CsvRow(line, {}, Refused(ROW_INVALID, message, _REMEDY))
     return CsvRow(line, {name: _value(name, cell) for name, cell in zip(names, cells, strict=False) if cell})
 
 
@@ -408,14 +403,14 @@ def _list(cell: str) -> list[str] | Refused:
         return [part.strip() for part in cell.split("|")]
     names = "|".join(part.strip() for part in cell.split(",") if part.strip())
     remedy = f"separate the names by |, e.g. {names}; one name that holds a comma is written {json.dumps([cell])}"
-    return Refused(code=FIELD_VALUE, message="must be a list, not one text with commas", remedy=remedy, text=cell)
+    return Refused(FIELD_VALUE, "must be a list, not one text with commas", remedy, text=cell)
 
 
 def _json(cell: str) -> Any:
     try:
         return read_json(cell)
     except DocumentError as error:
-        return Refused(code=FIELD_VALUE, message=error.message, remedy='write JSON, e.g. {"a": "b"}')
+        return Refused(FIELD_VALUE, error.message, 'write JSON, e.g. {"a": "b"}')
 
 
 def _form(hint: Any) -> str:
@@ -459,8 +454,8 @@ def read_text(folder: Folder, name: str) -> str:
         raise DocumentError(DOCUMENT_INVALID, "not UTF-8", "save it as UTF-8", Position(line)) from error
 
 
-def read_document(folder: Folder, name: str) -> Document:
-    """A YAML or JSON file.
+def read_document(folder: Folder, name: str) -> Layer:
+    """The value of a YAML or JSON file.
 
     Raises:
         DocumentError: of `read_text`, `DOCUMENT_INVALID`.
@@ -468,9 +463,9 @@ def read_document(folder: Folder, name: str) -> Document:
     """
     text = read_text(folder, name)
     if PurePosixPath(name).suffix.lower() in JSON_ENDINGS:
-        return Document(file=name, value=read_json(text), locate=positions(text))
+        return Layer(name, read_json(text), positions(text))
     value = read_yaml(text)
-    return Document(file=name, value=value, locate=functools.partial(position_of, value))
+    return Layer(name, value, functools.partial(position_of, value))
 
 
 def having_ending(names: list[str], endings: tuple[str, ...]) -> list[str]:

@@ -128,8 +128,8 @@ def _source_schema(definitions: Schema) -> Schema:
 
 def _of_runners(definitions: Schema) -> Schema:
     """Of the runners that have settings, by name."""
-    shapes = {name: settings_of_runner(RUNNERS.get(name)) for name in RUNNERS.names() if not RUNNERS.is_removed(name)}
-    return {name: _defined(one.shape, definitions) for name, one in shapes.items() if one is not None}
+    shapes = {name: settings_of_runner(name) for name in RUNNERS.names() if not RUNNERS.is_removed(name)}
+    return {name: _defined(shape, definitions) for name, shape in shapes.items() if shape is not None}
 
 
 def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:

@@ -14,13 +14,13 @@ from airflow_gddl.contract.codes import (
     KEYS_UNUSED,
     TABLE_AMBIGUOUS,
 )
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, problem_at
 from airflow_gddl.contract.names import NamedTable, TableNames, ambiguous, ambiguous_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import JSON_ENDINGS, YAML_ENDINGS, Folder
 from airflow_gddl.metadata.problems import (
-    Document,
     DocumentError,
+    Layer,
     Locate,
     Problem,
     one_or_more,
@@ -39,15 +39,6 @@ MERGED = frozenset(
         *("table_properties", "tags", "options"),
     }
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layer:
-    """Values that one place sets; `locate` takes paths inside `values`."""
-
-    file: str
-    values: Mapping[str, Any]
-    locate: Locate
 
 
 def merged(layers: Sequence[Layer]) -> dict[str, Any]:
@@ -120,7 +111,7 @@ class KeysEntry:
             if near
             else ("correct the name, add a metadata row for the table, or remove the keys")
         )
-        problem = SpecProblem(KEYS_UNUSED, ("keys",), list(self.keys), "no metadata row has this table", remedy)
+        problem = problem_at(self, "keys", "no metadata row has this table", remedy, KEYS_UNUSED)
         return report(problem, (self.layer,), self.table)
 
 
@@ -179,11 +170,11 @@ def conflict(entry: KeysEntry, row_keys: Any) -> SpecProblem | None:
     if entry.tables:
         message = f"in {here}, {ambiguous(entry.table, entry.tables)}"
         remedy = ambiguous_remedy(entry.tables)
-        return SpecProblem(TABLE_AMBIGUOUS, ("keys",), list(entry.keys), message, remedy)
+        return problem_at(entry, "keys", message, remedy, TABLE_AMBIGUOUS)
     remedy = "decide which columns identify a row, and name them in one place"
     if entry.rival:
         message = f"{here} and {entry.rival} name different keys"
-        return SpecProblem(KEYS_CONFLICT, ("keys",), list(entry.keys), message, remedy)
+        return problem_at(entry, "keys", message, remedy, KEYS_CONFLICT)
     row_keys = one_or_more(row_keys)
     if (
         isinstance(row_keys, list)
@@ -200,11 +191,10 @@ def _read(folder: Folder, name: str) -> Iterator[KeysEntry | Problem]:
     except (DocumentError, FileNotFoundError) as error:
         yield unread(error, name)
         return
-    whole = Layer(file=name, values=_mapping(document.value), locate=document.locate)
-    if fault := _shape(document.value):
-        yield report(fault, (whole,))
+    if fault := _shape(document.values):
+        yield report(fault, (document,))
         return
-    for table, keys in _mapping(_mapping(document.value).get("keys")).items():
+    for table, keys in _mapping(_mapping(document.values).get("keys")).items():
         yield _entry(document, table, keys)
 
 
@@ -220,9 +210,9 @@ def _shape(value: Any) -> SpecProblem | None:
     return None
 
 
-def _entry(document: Document, table: str, keys: Any) -> KeysEntry | Problem:
+def _entry(document: Layer, table: str, keys: Any) -> KeysEntry | Problem:
     locate: Locate = lambda path: document.locate(("keys", table, *path[1:]))  # noqa: E731 - passed as a value
-    layer = Layer(file=document.file, values={"keys": keys}, locate=locate)
+    layer = Layer(document.file, {"keys": keys}, locate)
     for problem in screen([keys]):
         return report(replace(problem, path=("keys", *problem.path[1:])), (layer,), table)
     if isinstance(keys, str) and "," in keys:

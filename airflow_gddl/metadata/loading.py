@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,30 +16,16 @@ from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
-from airflow_gddl.metadata.keys import Layer, read_keys, report
-from airflow_gddl.metadata.problems import Problem, one_or_more, screen, show_name
+from airflow_gddl.metadata.keys import read_keys, report
+from airflow_gddl.metadata.problems import Layer, Problem, one_or_more, screen, show_name
 from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
 from airflow_gddl.metadata.settings import read_settings
 from airflow_gddl.metadata.sources import Source, check_rows
 
 
-def resolve(
-    depends_on: Iterable[str], source: str, names: TableNames, refused: Collection[str]
-) -> Iterator[str | SpecProblem]:
-    """The target of each table that a row depends on, or what is wrong with its name.
-
-    Args:
-        depends_on: of the row, in its order.
-        source: of the row; its own tables come before those of others.
-        names: of all rows whose names are known.
-        refused: names of rows that are not loaded, as they are written.
-    """
-    for i, table in enumerate(depends_on):
-        yield _target(table, source, _Names(names, frozenset(refused)), ("depends_on", i))
-
-
 def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | SpecProblem:
-    """The target of a table that a row of `source` names, or what is wrong with the name."""
+    """The target of a table that a row of `source` names, or what is wrong with the name: the source's own tables come
+    before those of others."""
     targets = names.tables.candidates_within(table, source)
     if len(targets) == 1:
         return next(iter(targets.values()))
@@ -52,8 +38,6 @@ def _target(table: str, source: str, names: _Names, path: FieldPath) -> str | Sp
     meant = f"write {near}" if is_same else f"did you mean {near}?"
     remedy = meant if near else "name a table that some metadata row has, as schema.name"
     message = "no metadata row has this table"
-    if path[0] == "heartbeat":
-        return SpecProblem(FIELD_VALUE, path, table, message, remedy)
     return SpecProblem(FIELD_VALUE, path, table, message, remedy)
 
 
@@ -161,7 +145,7 @@ class LoadedMetadata:
         return report(problem, (_NOWHERE,) if row is None else row.layers, table)
 
 
-_NOWHERE = Layer(file="", values={}, locate=lambda _: None)
+_NOWHERE = Layer("", {})
 
 
 def load(
@@ -294,7 +278,7 @@ def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[P
     problems: dict[str, list[Problem]] = {}
     for table, item in sound.items():
         if item.spec.depends_on:
-            dependencies = _resolved(item.spec.depends_on, item.spec.source, names)
+            dependencies = _targets(item.spec.depends_on, item.spec.source, names)
             targets = tuple(one for one in dependencies if isinstance(one, str))
             sound[table] = replace(item, spec=replace(item.spec, depends_on=targets))
             if faults := [_placed(one, item.row) for one in dependencies if not isinstance(one, str)]:
@@ -325,8 +309,8 @@ def _add_catalog_problems(
         problems.setdefault(table, []).append(_placed(problem, sound[table].row))
 
 
-def _resolved(depends_on: Iterable[str], source: str, names: _Names) -> list[str | SpecProblem]:
-    return list(resolve(depends_on, source, names.tables, names.written))
+def _targets(depends_on: Iterable[str], source: str, names: _Names) -> list[str | SpecProblem]:
+    return [_target(table, source, names, ("depends_on", i)) for i, table in enumerate(depends_on)]
 
 
 def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], names: _Names) -> Iterator[Problem]:
@@ -344,7 +328,7 @@ def _dependencies_of_others(rows: Sequence[Row], sound: Mapping[str, NamedRow], 
         if not all(isinstance(name, str) for name in listed):
             continue
         source = row.identity.source if row.identity is not None else ""
-        for problem in _resolved(listed, source, names):
+        for problem in _targets(listed, source, names):
             if not isinstance(problem, str):
                 yield _placed(problem, row)
 

@@ -46,7 +46,7 @@ class Listed(list[Any]):
         self.positions: list[Position] = []
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Refused:
     """Placeholder for an unreadable value (a tag, a duplicate name, too deep nesting)."""
 
@@ -59,14 +59,22 @@ class Refused:
     def __repr__(self) -> str:
         return "(refused)"
 
+    def problem(self, path: FieldPath = ()) -> SpecProblem:
+        return SpecProblem(self.code, path, self if self.text is None else self.text, self.message, self.remedy)
 
-@dataclass(frozen=True, kw_only=True)
-class Document:
-    """A file read: its value (mappings, lists, text, numbers, booleans, null, `Refused`) and their positions."""
+
+@dataclass(frozen=True)
+class Layer:
+    """Values that one place sets.
+
+    Attributes:
+        values: mappings, lists, text, numbers, booleans, null, `Refused`; of a row or a section a mapping.
+        locate: takes paths inside `values`.
+    """
 
     file: str
-    value: Any
-    locate: Locate
+    values: Any
+    locate: Locate = lambda _: None
 
 
 class DocumentError(Exception):
@@ -82,11 +90,10 @@ class DocumentError(Exception):
 
 def duplicate(name: str) -> Refused:
     """Placeholder for a duplicate name in a mapping."""
-    return Refused(code=DOCUMENT_INVALID, message="written twice in the same mapping", remedy=f"keep one {name!r:.60}")
+    return Refused(DOCUMENT_INVALID, "written twice in the same mapping", f"keep one {name!r:.60}")
 
 
-def too_deep() -> Refused:
-    return Refused(code=DOCUMENT_INVALID, message="nested too deeply", remedy="no field needs more than a few levels")
+TOO_DEEP = Refused(DOCUMENT_INVALID, "nested too deeply", "no field needs more than a few levels")
 
 
 def position_of(value: Any, path: FieldPath) -> Position:
@@ -206,7 +213,7 @@ def _walk(value: Any, path: FieldPath) -> Iterator[SpecProblem]:
                 yield _text(part, (*path, part))
             yield from _walk(item, (*path, part))
     elif isinstance(value, Refused):
-        yield SpecProblem(value.code, path, value if value.text is None else value.text, value.message, value.remedy)
+        yield value.problem(path)
 
 
 def _text(text: str, path: FieldPath) -> SpecProblem:

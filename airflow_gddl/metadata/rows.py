@@ -21,7 +21,7 @@ from airflow_gddl.contract.codes import (
     TABLE_DUPLICATE,
     TARGET_TAKEN,
 )
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, below, problem_at
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
 from airflow_gddl.contract.row_checks import table_name_fault
@@ -31,8 +31,8 @@ from airflow_gddl.contract.table_spec import SHARD_COLUMN, Origin
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.metadata.folder import ENDINGS, Folder
-from airflow_gddl.metadata.keys import Keys, KeysEntry, Layer, conflict, merged, report
-from airflow_gddl.metadata.problems import Document, DocumentError, Position, Problem, Refused, screen, unread
+from airflow_gddl.metadata.keys import Keys, KeysEntry, conflict, merged, report
+from airflow_gddl.metadata.problems import DocumentError, Layer, Position, Problem, Refused, screen, unread
 from airflow_gddl.metadata.settings import Settings
 from airflow_gddl.metadata.sources import Source
 from airflow_gddl.metadata.validation import TABLE, check_defaults, check_spec, near, options_of, written
@@ -107,65 +107,57 @@ def table_files(folder: Folder, settings: Settings) -> Iterator[TableFile]:
 
 
 def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:
-    make = _RowMaker((), (_stem(name),), settings)
+    make = partial(_row, file=(), name=_stem(name), settings=settings)
     rows, problems = [], []
     for row in files.read_csv(files.read_text(folder, name)):
-        layer = Layer(file=name, values=written(row.values), locate=partial(_same, Position(row.line)))
+        layer = Layer(name, written(row.values), partial(_same, Position(row.line)))
         if row.fault is None:
-            rows.append(make.row(layer))
+            rows.append(make(layer))
         else:
-            problems.append(report(_refused(row.fault), (layer,)))
+            problems.append(report(row.fault.problem(), (layer,)))
     return TableFile(tuple(rows), tuple(problems))
 
 
 def _document(folder: Folder, name: str, settings: Settings) -> TableFile:
     document = files.read_document(folder, name)
-    values = {} if document.value is None else document.value
-    top = Layer(file=name, values=values if isinstance(values, dict) else {}, locate=document.locate)
+    values = {} if document.values is None else document.values
+    top = replace(document, values=values if isinstance(values, dict) else {})
     faults = tuple(_faults(values, settings)) if isinstance(values, dict) else (_no_mapping(values),)
     tables = top.values.get("tables")
     entries = tables if isinstance(tables, list) else []
     if faults:
         stop = "; no metadata row of this file is loaded"
-        problems = (replace(p, message=p.message + stop) for p in (report(fault, (top,)) for fault in faults))
+        problems = (report(replace(fault, message=fault.message + stop), (top,)) for fault in faults)
         names = (entry.get("table") for entry in entries if isinstance(entry, dict))
         return TableFile((), tuple(problems), tuple(table for table in names if isinstance(table, str)))
-    return _rows(document, entries, _shared(top, document), settings)
+    return _rows(top, entries, settings)
 
 
-def _rows(document: Document, entries: list[Any], shared: Layer, settings: Settings) -> TableFile:
-    make = _RowMaker((shared,), (_stem(document.file),), settings)
+def _rows(document: Layer, entries: list[Any], settings: Settings) -> TableFile:
+    make = partial(_row, file=(_shared(document),), name=_stem(document.file), settings=settings)
     rows, problems = [], []
     for i, entry in enumerate(entries):
         values = entry if isinstance(entry, dict) else {}
-        layer = Layer(file=document.file, values=written(values), locate=partial(_inside, document, ("tables", i)))
+        layer = Layer(document.file, written(values), partial(_inside, document, ("tables", i)))
         if isinstance(entry, dict):
-            rows.append(make.row(layer))
+            rows.append(make(layer))
         elif isinstance(entry, Refused):
-            problems.append(report(_refused(entry), (layer,)))
+            problems.append(report(entry.problem(), (layer,)))
         else:
             message, remedy = "a row must be a mapping of fields", "write e.g. - {table: shop.orders, keys: [id]}"
             problems.append(report(SpecProblem(ROW_INVALID, (), entry, message, remedy), (layer,)))
     return TableFile(tuple(rows), tuple(problems))
 
 
-class _RowMaker:
-    """Makes rows of their own layers: over their file's defaults, those of their source where that is declared, those
-    of the settings, and what the file's name says.
+def _row(own: Layer, file: tuple[Layer, ...], name: Layer, settings: Settings) -> Row:
+    """The row of its own layer: over its file's defaults, those of its source where that is declared, those of the
+    settings, and what the file's name says.
     """
-
-    def __init__(self, file: tuple[Layer, ...], name: tuple[Layer, ...], settings: Settings) -> None:
-        self._file, self._name, self._settings = file, name, settings
-
-    def row(self, own: Layer) -> Row:
-        below = (self._settings.defaults, *self._name)
-        layers = (own, *self._file, *below)
-        name = _value(layers, "source")
-        source = self._settings.sources.get(name) if isinstance(name, str) else None
-        if source is not None:
-            layers = (own, *self._file, source.layer, *below)
-        landing = None if source is None else source.landing
-        return Row(own.values.get("table"), _identity(layers), landing, layers)
+    above, below = (own, *file), (settings.defaults, name)
+    named = _value((*above, *below), "source")
+    source = settings.sources.get(named) if isinstance(named, str) else None
+    layers = (*above, *below) if source is None else (*above, source.layer, *below)
+    return Row(own.values.get("table"), _identity(layers), None if source is None else source.landing, layers)
 
 
 def _value(layers: Sequence[Layer], name: str) -> object:
@@ -189,7 +181,7 @@ def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProbl
     yield from screen({name: value for name, value in values.items() if name != "tables"})
     source, defaults, tables = (values.get(name) for name in FIELDS)
     if isinstance(tables, Refused):
-        yield replace(_refused(tables), path=("tables",))
+        yield tables.problem(("tables",))
     elif not isinstance(tables, list | None):
         yield SpecProblem(FIELD_TYPE, ("tables",), tables, "must be a list of rows", "begin each row with a dash")
     elif values and "tables" not in values:
@@ -197,8 +189,7 @@ def _faults(values: Mapping[str, Any], settings: Settings) -> Iterator[SpecProbl
     if not isinstance(source, str | None | Refused):
         yield SpecProblem(FIELD_TYPE, ("source",), source, "must be text", "write the source's short name")
     if isinstance(defaults, dict):
-        problems = check_defaults(written(defaults), settings.tiers)
-        yield from (replace(problem, path=("defaults", *problem.path)) for problem in problems)
+        yield from below(check_defaults(written(defaults), settings.tiers), "defaults")
     elif not isinstance(defaults, None | Refused):
         yield SpecProblem(FIELD_TYPE, ("defaults",), defaults, "must be a mapping", "write name: value pairs below it")
 
@@ -210,32 +201,28 @@ def _no_mapping(value: Any) -> SpecProblem:
     return SpecProblem(FIELD_TYPE, (), value, message, remedy)
 
 
-def _shared(top: Layer, document: Document) -> Layer:
+def _shared(document: Layer) -> Layer:
     """The file's defaults, its `source` over the one they may name."""
-    source = top.values.get("source")
-    values = written(top.values.get("defaults") or {})
+    source = document.values.get("source")
+    values = written(document.values.get("defaults") or {})
     if source is None:
-        return Layer(file=top.file, values=values, locate=partial(_inside, document, ("defaults",)))
+        return Layer(document.file, values, partial(_inside, document, ("defaults",)))
 
     def locate(path: FieldPath) -> Position | None:
         return document.locate(path if path[:1] == ("source",) else ("defaults", *path))
 
-    return Layer(file=top.file, values={**values, "source": source}, locate=locate)
+    return Layer(document.file, {**values, "source": source}, locate)
 
 
 def _stem(name: str) -> Layer:
-    return Layer(file=name, values={"source": PurePosixPath(name).stem}, locate=partial(_same, None))
+    return Layer(name, {"source": PurePosixPath(name).stem})
 
 
-def _refused(value: Refused) -> SpecProblem:
-    return SpecProblem(value.code, (), value, value.message, value.remedy)
-
-
-def _inside(document: Document, above: FieldPath, path: FieldPath) -> Position | None:
+def _inside(document: Layer, above: FieldPath, path: FieldPath) -> Position | None:
     return document.locate((*above, *path))
 
 
-def _same(position: Position | None, _: FieldPath) -> Position | None:
+def _same(position: Position, _: FieldPath) -> Position:
     return position
 
 
@@ -254,7 +241,7 @@ def resolved(spec: TableSpec, landing: str | None) -> TableSpec | SpecProblem:
     target = rendered(spec.target, spec.source, spec.table)
     if fault := table_name_fault(target):
         message = f"{spec.source}:{spec.table} would be {target!r}: {fault}"
-        return SpecProblem(FIELD_VALUE, ("target",), spec.target, message, TEMPLATE_REMEDY)
+        return problem_at(spec, "target", message, TEMPLATE_REMEDY)
     source_name = None if target == spec.table else spec.table
     return replace(spec, table=target, target=None, source_table=source_name, landing=landing)
 
@@ -281,8 +268,7 @@ class TakenNames:
     by_target: dict[str, NamedRow] = field(default_factory=dict)
     _by_folder: dict[str, NamedRow] = field(default_factory=dict)
     _above: dict[str, NamedRow] = field(default_factory=dict)
-    _read_once: dict[tuple[str, str, str], NamedRow] = field(default_factory=dict)
-    _read_by_source: dict[tuple[str, str], NamedRow] = field(default_factory=dict)
+    _read: dict[tuple[str, ...], tuple[str, NamedRow]] = field(default_factory=dict)
 
     def take(self, named: NamedRow) -> SpecProblem | None:
         """Reserve the row's names; return the problem if one is taken, or null."""
@@ -290,14 +276,14 @@ class TakenNames:
         # One with shards has no folder of its own, and may share those of its sources.
         root = f"{SHARDS}:{spec.source}" if spec.shards else LandingFolder.of(self.roots, spec).root
         place = LandingFolder(root, spec.name_in_source.lower()).path
-        folders = _folders_above(place)
+        folders = _with_those_above(place.rpartition("/")[0])
         problem = self._problem(named, place, folders)
         if problem is None:
             self.by_target[spec.table.lower()] = named
             self._by_folder[place] = named
             self._above |= dict.fromkeys(folders, named)
-            self._read_once |= {(spec.source, *read): named for read in _reads_alone(spec)}
-            self._read_by_source |= {read: named for read in _reads_by_source(spec) if read not in self._read_by_source}
+            for read, reader in _reads(spec):
+                self._read.setdefault(read, (reader, named))
         return problem
 
     def _problem(self, named: NamedRow, place: str, folders: Sequence[str]) -> SpecProblem | None:
@@ -322,34 +308,21 @@ class TakenNames:
         return self._read_problem(spec)
 
     def _read_problem(self, spec: TableSpec) -> SpecProblem | None:
-        """Of what the source lets one table alone read, or what is read for one source alone."""
-        for name, read in _reads_alone(spec):
-            other, taken = self._read_once.get((spec.source, name, read)), sources()[name].taken
-            if other is not None and taken is not None:
-                return taken(spec, f"{other.spec.qualified_name} ({other.place})")
-        for name, read in _reads_by_source(spec):
-            other, taken = self._read_by_source.get((name, read)), sources()[name].taken
-            if other is not None and other.spec.source != spec.source and taken is not None:
-                return taken(spec, f"{other.spec.qualified_name} ({other.place})")
+        """Of what another table, or a table of another source, reads already."""
+        for read, reader in _reads(spec):
+            known, taken = self._read.get(read), sources()[read[0]].taken
+            if known is not None and known[0] != reader and taken is not None:
+                return taken(spec, f"{known[1].spec.qualified_name} ({known[1].place})")
         return None
 
 
-def _reads_alone(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Names of sources that jobs read, each with what no other table may read."""
+def _reads(spec: TableSpec) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What jobs read by a source, the source's name first, each with the only table or source that may read it."""
     for name, source in sources().items():
         if read := source.exclusive(spec):
-            yield name, read
-
-
-def _reads_by_source(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Names of sources that jobs read, each with what rows of no other source may read."""
-    for name, source in sources().items():
+            yield (name, read, spec.source), spec.table
         if read := source.of_one_source(spec):
-            yield name, read
-
-
-def _folders_above(place: str) -> tuple[str, ...]:
-    return _with_those_above(place.rpartition("/")[0])
+            yield (name, read), spec.source
 
 
 @functools.lru_cache(maxsize=4096)  # tables of a schema share them

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import plain
@@ -20,58 +19,38 @@ from airflow_gddl.contract.codes import (
     SETTINGS_INVALID,
     SETTINGS_MISSING,
     VARIABLE_UNKNOWN,
-    Code,
 )
-from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem, below, problem_at
 from airflow_gddl.contract.extensions import CatalogSpec
+from airflow_gddl.contract.row_checks import wrong_durations
 from airflow_gddl.contract.spec import DEFAULT_TIERS, MEMORY, Roots, TierSpec, memory_remedy
 from airflow_gddl.metadata import files
 from airflow_gddl.metadata.folder import FILE, Folder
-from airflow_gddl.metadata.keys import Layer
-from airflow_gddl.metadata.problems import VARIABLE, Document, DocumentError, Problem, screen, show, show_field, unread
+from airflow_gddl.metadata.keys import report
+from airflow_gddl.metadata.problems import VARIABLE, DocumentError, Layer, Problem, screen, unread
 from airflow_gddl.metadata.sources import Source, absolute, build_catalogs, build_sources
-from airflow_gddl.metadata.validation import FieldShape, check_defaults, meant, near, written
+from airflow_gddl.metadata.validation import (
+    ENTRY_NAME,
+    FieldShape,
+    build_entry,
+    check_defaults,
+    meant,
+    near,
+    written,
+)
 from airflow_gddl.runners.descriptor import RUNNERS, RunnerDescriptor, check_remote
 
 
-@dataclass(frozen=True)
-class CheckedSettings:
-    """A class of settings, and its checks beyond types."""
-
-    shape: FieldShape[Any]
-    check: Callable[[Any], Iterable[SpecProblem]]
-    check_tiers: Callable[[Any, Iterable[str]], Iterable[SpecProblem]]
-
-    def problems(self, values: Mapping[str, Any], path: FieldPath, tiers: Iterable[str] = ()) -> Iterator[SpecProblem]:
-        """Problems of a section of `gddl.yaml`.
-
-        Args:
-            tiers: names of all tiers; empty: these are not settings of the runner that the metadata names.
-        """
-        built = self.shape.build(values, path)
-        if isinstance(built, tuple):
-            yield from built
-        else:
-            found = (*self.check(built), *self.check_tiers(built, tiers))
-            yield from (replace(problem, path=(*path, *problem.path)) for problem in found)
-
-
-@functools.cache
-def settings_of_runner(descriptor: RunnerDescriptor) -> CheckedSettings | None:
-    """How the section `runners.<name>` is checked; None: the runner has no settings."""
-    if descriptor.settings is None:
-        return None
-    return CheckedSettings(FieldShape(descriptor.settings), descriptor.check_settings, descriptor.check_tiers)
+def settings_of_runner(name: str) -> FieldShape[Any] | None:
+    """Shape of the section `runners.<name>`; None: the runner has no settings, or is not known."""
+    descriptor = _known(name)
+    return None if descriptor is None or descriptor.settings is None else FieldShape(descriptor.settings)
 
 
 def written_runners(section: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:
     """Settings by runner."""
-    runners: dict[str, Mapping[str, Any]] = {}
-    for name, value in section.items():
-        descriptor = _known(name)
-        checked = None if descriptor is None else settings_of_runner(descriptor)
-        runners[name] = (value or {}) if checked is None else checked.shape.listed(value or {})
-    return runners
+    shapes = {name: settings_of_runner(name) for name in section}
+    return {name: shape.listed(section[name] or {}) if shape else section[name] or {} for name, shape in shapes.items()}
 
 
 def check_runners(
@@ -93,10 +72,14 @@ def check_runners(
             yield SpecProblem(error.code, ("runner",), runner, error.what, error.remedy)
     yield from _misspelt_runners(sections)
     for name in dict.fromkeys((*sections, runner)):
-        descriptor = _known(name)
-        checked = None if descriptor is None else settings_of_runner(descriptor)
-        if checked is not None:
-            yield from checked.problems(sections.get(name) or {}, ("runners", name), tiers if name == runner else ())
+        if (shape := settings_of_runner(name)) is not None:
+            path, descriptor = ("runners", name), RUNNERS.get(name)
+            built = shape.build(sections.get(name) or {}, *path)
+            if isinstance(built, tuple):
+                yield from built
+            else:
+                yield from below(descriptor.check_settings(built), *path)
+                yield from below(descriptor.check_tiers(built, tiers if name == runner else ()), *path)
 
 
 def _misspelt_runners(sections: Iterable[str]) -> Iterator[SpecProblem]:
@@ -162,8 +145,7 @@ ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
 _SECTIONS = {"defaults": 2, "tiers": 3, "runners": 3, "sources": 3, "catalogs": 3}
 
 
-@dataclass(frozen=True)
-class Override:
+class Override(NamedTuple):
     """One variable: its settings path (lower case) and value."""
 
     variable: str
@@ -171,22 +153,12 @@ class Override:
     value: Any
 
 
-class OverrideError(Exception):
-    """A variable that can't be used; the text never holds its value."""
-
-    def __init__(self, code: Code, variable: str, message: str, remedy: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.variable = variable
-        self.message = message
-        self.remedy = remedy
-
-
 def overrides(environ: Mapping[str, str]) -> Iterator[Override]:
     """The overrides an environment holds, sorted by variable.
 
     Raises:
-        OverrideError: a section that is not known, a name without its field, or a value that can't be read.
+        MetadataError: where the variable is, never with its value: a section that is not known, a name without its
+            field, or a value that can't be read.
     """
     for variable in sorted(name for name in environ if name.startswith(PREFIX)):
         parts = tuple(part.lower() for part in variable.removeprefix(PREFIX).split("__"))
@@ -203,12 +175,12 @@ def overrides(environ: Mapping[str, str]) -> Iterator[Override]:
 def _check_form(variable: str, parts: tuple[str, ...]) -> None:
     if parts[0] not in _SECTIONS:
         known = ", ".join(f"{PREFIX}{name.upper()}__" for name in _SECTIONS)
-        raise OverrideError(
-            FIELD_UNKNOWN, variable, "names no section of gddl.yaml", f"start it with {known} or unset it"
-        )
+        remedy = f"start it with {known} or unset it"
+        raise MetadataError(FIELD_UNKNOWN, "names no section of gddl.yaml", where=variable, remedy=remedy)
     if len(parts) < _SECTIONS[parts[0]] or not all(parts):
         form = {2: "<FIELD>", 3: "<NAME>__<FIELD>"}[_SECTIONS[parts[0]]]
-        raise OverrideError(FIELD_UNKNOWN, variable, "names no field", f"write {PREFIX}{parts[0].upper()}__{form}")
+        remedy = f"write {PREFIX}{parts[0].upper()}__{form}"
+        raise MetadataError(FIELD_UNKNOWN, "names no field", where=variable, remedy=remedy)
 
 
 def _value(variable: str, text: str) -> Any:
@@ -218,7 +190,8 @@ def _value(variable: str, text: str) -> Any:
     try:
         return files.read_yaml(text)
     except (DocumentError, UnicodeError) as error:
-        raise OverrideError(FIELD_VALUE, variable, "not a YAML value", "check quotes and brackets") from error
+        remedy = "check quotes and brackets"
+        raise MetadataError(FIELD_VALUE, "not a YAML value", where=variable, remedy=remedy) from error
 
 
 def apply(settings: dict[str, Any], override: Override) -> FieldPath:
@@ -242,8 +215,6 @@ def _match(part: str, there: Mapping[str, Any]) -> str:
     return next((name for name in there if re.sub(r"[^a-z0-9]", "_", name.lower()) == part), part)
 
 
-# A tier's name goes into the name of its Airflow pool.
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 AMOUNTS = ("memory", "task_memory")
 DURATIONS = ("task_timeout", "run_timeout")
 COUNTS = (
@@ -266,24 +237,14 @@ def build_tiers(section: Mapping[str, Any]) -> tuple[dict[str, TierSpec], tuple[
     """All tiers by name, and what is wrong with the section (paths start with `tiers`)."""
     tiers = dict(DEFAULT_TIERS)
     problems: list[SpecProblem] = []
+    remedies = ("use letters, digits, _ and -", "write e.g. {tables_per_job: 50}")
     for name, changes in section.items():
-        built = _tier(name, {} if changes is None else changes)
+        base = plain(DEFAULT_TIERS.get(name, TierSpec()))
+        built = build_entry(TIER, ("tiers", name), changes, ENTRY_NAME, remedies, base)
         if isinstance(built, TierSpec):
             tiers[name] = built
-            problems += (replace(problem, path=("tiers", name, *problem.path)) for problem in _check(built))
-        else:
-            problems += built
+        problems += built if isinstance(built, tuple) else below(_check(built), "tiers", name)
     return tiers, tuple(problems)
-
-
-def _tier(name: str, changes: Any) -> TierSpec | tuple[SpecProblem, ...]:
-    path = ("tiers", name)
-    if not _NAME.fullmatch(name):
-        return (SpecProblem(FIELD_VALUE, path, name, "not a tier's name", "use letters, digits, _ and -"),)
-    if not isinstance(changes, Mapping):
-        return (SpecProblem(FIELD_TYPE, path, changes, "must be a mapping", "write e.g. {tables_per_job: 50}"),)
-    base = plain(DEFAULT_TIERS.get(name, TierSpec()))
-    return TIER.build({**base, **changes}, path)
 
 
 _LONGEST = {"pool": 249, "queue": 256}
@@ -293,29 +254,23 @@ _LONGEST = {"pool": 249, "queue": 256}
 def _check(tier: TierSpec) -> Iterator[SpecProblem]:
     for name in COUNTS:
         if (value := getattr(tier, name)) is not None and value < 1:
-            yield SpecProblem(FIELD_VALUE, (name,), value, "must be 1 or more", "write a number from 1 up")
-    yield from _wrong_amounts(tier)
+            yield problem_at(tier, name, "must be 1 or more", "write a number from 1 up")
+    for name in AMOUNTS:
+        if not MEMORY.fullmatch(value := getattr(tier, name)):
+            yield problem_at(tier, name, "not an amount of memory", memory_remedy(value))
+    yield from wrong_durations(tier, *((name,) for name in DURATIONS))
     if "pod_override" in tier.executor_config:
         remedy = "set it in `on_dag` of build_dags"
         yield SpecProblem(FIELD_VALUE, ("executor_config",), "pod_override", "a Python object", remedy)
     if tier.queue is not None and not tier.queue.strip():
-        yield SpecProblem(FIELD_VALUE, ("queue",), tier.queue, "is no name", "write a queue's name, or null")
+        yield problem_at(tier, "queue", "is no name", "write a queue's name, or null")
     for name, most in _LONGEST.items():
         if len(getattr(tier, name) or "") > most:
             what, remedy = "too long for Airflow", f"write up to {most} characters"
-            yield SpecProblem(FIELD_VALUE, (name,), getattr(tier, name), what, remedy)
+            yield problem_at(tier, name, what, remedy)
     if tier.tables_per_job <= 1 and tier.airflow not in (None, "table"):
         what = "a tier of one table a job has no packs: each table has its own DAG"
-        yield SpecProblem(FIELD_VALUE, ("airflow",), tier.airflow, what, "set tables_per_job above 1")
-
-
-def _wrong_amounts(tier: TierSpec) -> Iterator[SpecProblem]:
-    for name in AMOUNTS:
-        if not MEMORY.fullmatch(value := getattr(tier, name)):
-            yield SpecProblem(FIELD_VALUE, (name,), value, "not an amount of memory", memory_remedy(value))
-    for name in DURATIONS:
-        if not durations.is_duration(value := getattr(tier, name)):
-            yield SpecProblem(FIELD_VALUE, (name,), value, "not a duration", durations.remedy(value))
+        yield problem_at(tier, "airflow", what, "set tables_per_job above 1")
 
 
 FIELDS = (
@@ -373,11 +328,11 @@ def read_settings(folder: Folder, environ: Mapping[str, str]) -> Settings:
     return draft.build()
 
 
-def _document(folder: Folder) -> Document:
+def _document(folder: Folder) -> Layer:
     try:
         return files.read_document(folder, FILE)
     except FileNotFoundError:
-        return Document(file=_ABSENT, value=None, locate=lambda _: None)
+        return Layer(_ABSENT, None)
     except DocumentError as error:
         raise SettingsError((unread(error, FILE),), folder.base) from error
 
@@ -390,27 +345,27 @@ def _absent_remedy(folder: Folder) -> str:
 class _Draft:
     """Builds settings: values of the file, overridden by the environment, checked section by section."""
 
-    def __init__(self, document: Document, base: str) -> None:
+    def __init__(self, document: Layer, base: str) -> None:
         self.document = document
         self.base = base
         self.absent_remedy = _ABSENT_REMEDY
         self.variables: dict[FieldPath, str] = {}
         self.problems: list[Problem] = []
-        if not isinstance(document.value, dict) and document.value is not None:
+        if not isinstance(document.values, dict) and document.values is not None:
             self.take(
-                SpecProblem(FIELD_TYPE, (), document.value, "must be a mapping", "write landing: and lake: fields")
+                SpecProblem(FIELD_TYPE, (), document.values, "must be a mapping", "write landing: and lake: fields")
             )
             self.stop_if_wrong()
-        self.values: dict[str, Any] = _copy(document.value or {})
+        self.values: dict[str, Any] = _copy(document.values or {})
         self.screen()
 
     def override(self, environ: Mapping[str, str]) -> None:
         try:
             for override in overrides(environ):
                 self.variables[apply(self.values, override)] = override.variable
-        except OverrideError as error:
-            place = f"{VARIABLE}{error.variable}"
-            self.problems.append(Problem(code=error.code, message=error.message, remedy=error.remedy, file=place))
+        except MetadataError as error:
+            place = f"{VARIABLE}{error.where}"
+            self.problems.append(Problem(code=error.code, message=error.what, remedy=error.remedy, file=place))
             self.stop_if_wrong()
         self.screen()
 
@@ -433,7 +388,7 @@ class _Draft:
         catalogs, problems = build_catalogs(self.section("catalogs"))
         self.take(*problems)
         defaults = written(self.section("defaults"))
-        self.take(*(replace(p, path=("defaults", *p.path)) for p in check_defaults(defaults, tiers)))
+        self.take(*below(check_defaults(defaults, tiers), "defaults"))
         roots = self.roots()
         sources = self.sources(tiers, roots)
         runner = self.values.get("runner", "local")
@@ -462,22 +417,12 @@ class _Draft:
             catalogs=catalogs,
             sources=sources,
             runners=written_runners(self.section("runners")),
-            defaults=Layer(file=FILE, values=defaults, locate=lambda path: self.document.locate(("defaults", *path))),
+            defaults=Layer(FILE, defaults, lambda path: self.document.locate(("defaults", *path))),
         )
 
     def sources(self, tiers: Mapping[str, TierSpec], roots: Roots) -> dict[str, Source]:
-        document = Layer(file=FILE, values={}, locate=self.document.locate)
-        built, problems = build_sources(self.section("sources"), tiers, (roots.landing, self.base), document)
+        built, problems = build_sources(self.section("sources"), tiers, roots, self.base, self.document.locate)
         self.take(*problems)
-        for name, source in built.items():
-            lake, root = f"{roots.lake}/", f"{source.landing}/"
-            if source.access is not None and (root.startswith(lake) or lake.startswith(root)):
-                what = f"has credentials of its own, and its files mix with the lake ({roots.lake})"
-                path, remedy = ("sources", name, "landing"), "give its files a root of their own"
-                self.take(SpecProblem(FIELD_VALUE, path, source.landing, what, remedy))
-            elif source.landing and source.landing == roots.lake:
-                path, remedy = ("sources", name, "landing"), "give the tables a folder of their own"
-                self.take(SpecProblem(FIELD_VALUE, path, source.landing, "the same folder as lake", remedy))
         return built
 
     def dag_prefix(self) -> str:
@@ -535,17 +480,8 @@ class _Draft:
         path = problem.path
         names = (self.variables.get(path[:n]) for n in range(len(path), 0, -1))
         variable = next((name for name in names if name), None)
-        line, column = (None if variable else self.document.locate(path)) or (None, None)
-        return Problem(
-            code=problem.code,
-            message=problem.message,
-            remedy=problem.remedy,
-            file=f"{VARIABLE}{variable}" if variable else self.document.file,
-            line=line,
-            column=column,
-            field=show_field(path),
-            value="" if problem.value is None else show(problem.value, path),
-        )
+        placed = report(problem, (Layer(f"{VARIABLE}{variable}", {}) if variable else self.document,))
+        return replace(placed, value="") if problem.value is None else placed
 
 
 def _copy(value: Any) -> Any:

@@ -15,12 +15,11 @@ from airflow_gddl.contract.codes import (
     CATALOG_UNKNOWN,
     FIELD_MISSING,
     FIELD_REFUSED,
-    FIELD_TYPE,
     FIELD_VALUE,
     LANDING_SHARED,
     TARGET_TAKEN,
 )
-from airflow_gddl.contract.errors import FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FieldPath, SpecProblem, below, problem_at
 from airflow_gddl.contract.extensions import (
     CATALOGS,
     ICEBERG_KINDS,
@@ -32,15 +31,15 @@ from airflow_gddl.contract.extensions import (
     template_fault,
 )
 from airflow_gddl.contract.iceberg_rest import is_catalog_connection
-from airflow_gddl.contract.row_checks import SOURCE_NAME
+from airflow_gddl.contract.row_checks import SOURCE_NAME, wrong_durations
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.contract.sources.capture import CaptureSpec
-from airflow_gddl.contract.spec import TableSpec, TierSpec
+from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import Origin, SourceType
-from airflow_gddl.metadata.keys import Layer
-from airflow_gddl.metadata.problems import Locate
-from airflow_gddl.metadata.validation import FieldShape, check_defaults, near, written
+from airflow_gddl.metadata.folder import FILE
+from airflow_gddl.metadata.problems import Layer, Locate
+from airflow_gddl.metadata.validation import ENTRY_NAME, FieldShape, build_entry, check_defaults, near, written
 
 _S3 = re.compile(r"s3://[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?(/[^?#]*)?")
 _VARIABLE = re.compile(r"\$\{|\{\{|%[A-Za-z_]+%|\$[A-Za-z_]")
@@ -104,7 +103,6 @@ def _normal(path: str) -> str:
 
 CATALOG = FieldShape(CatalogSpec, remedies={"timeout": durations.remedy})
 MAX_TIMEOUT_SECONDS = 60
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 _TOKEN = re.compile(rf"{TOKEN_PREFIX}[A-Z0-9_]{{1,100}}")
 _SCHEMES: Mapping[str, tuple[str, ...]] = {
     "url": ("http", "https"),
@@ -118,67 +116,59 @@ def build_catalogs(section: Mapping[str, Any]) -> tuple[dict[str, CatalogSpec], 
     """Catalogs by name, and the problems of the section (paths start with `catalogs`)."""
     catalogs: dict[str, CatalogSpec] = {}
     problems: list[SpecProblem] = []
+    remedies = ("use letters, digits, _", "write e.g. {kind: glue}")
     for name, values in section.items():
         path = ("catalogs", name)
-        if not _NAME.fullmatch(name):
-            problems.append(SpecProblem(FIELD_VALUE, path, name, "not a catalog's name", "use letters, digits, _"))
-            continue
-        if not isinstance(values, Mapping):
-            problems.append(SpecProblem(FIELD_TYPE, path, values, "must be a mapping", "write e.g. {kind: glue}"))
-            continue
-        built = CATALOG.build(values, path)
-        faults = built if isinstance(built, tuple) else tuple(_check(built, CATALOGS[built.kind], path))
+        built = build_entry(CATALOG, path, values, ENTRY_NAME, remedies)
+        faults = built if isinstance(built, tuple) else tuple(below(_check(built, CATALOGS[built.kind]), *path))
         problems += faults
         if isinstance(built, CatalogSpec) and not faults:
             catalogs[name] = built
     return catalogs, tuple(problems)
 
 
-def _check(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
+def _check(spec: CatalogSpec, descriptor: CatalogDescriptor) -> Iterator[SpecProblem]:
     for name in descriptor.needed:
         if getattr(spec, name) is None:
-            yield SpecProblem(FIELD_MISSING, (*path, name), None, f"kind {spec.kind} needs it", f"add {name}")
+            yield problem_at(spec, name, f"kind {spec.kind} needs it", f"add {name}", FIELD_MISSING)
     owners = {name: kind for kind, other in reversed(list(CATALOGS.items())) for name in other.fields}
     for name, kind in owners.items():
-        if name not in descriptor.fields and (value := getattr(spec, name)) is not None:
-            message = f"belongs to kind {kind}"
-            yield SpecProblem(FIELD_VALUE, (*path, name), value, message, f"remove it, or write kind: {kind}")
+        if name not in descriptor.fields and getattr(spec, name) is not None:
+            yield problem_at(spec, name, f"belongs to kind {kind}", f"remove it, or write kind: {kind}")
     for name in ("database", "table"):
-        value = getattr(spec, name)
-        if fault := template_fault(value, of_table=name == "table"):
-            yield SpecProblem(FIELD_VALUE, (*path, name), value, fault, "use {schema}, {source}; {table} in table")
+        if fault := template_fault(getattr(spec, name), of_table=name == "table"):
+            yield problem_at(spec, name, fault, "use {schema}, {source}; {table} in table")
     for name, schemes in (_REST_SCHEMES if spec.kind == "iceberg_rest" else _SCHEMES).items():
         value = getattr(spec, name)
         if value is not None and not _is_url(value, schemes):
             remedy = f"write e.g. {schemes[-1]}://host:port, without user and password"
-            yield SpecProblem(FIELD_VALUE, (*path, name), value, f"not a URL of {' or '.join(schemes)}", remedy)
-    yield from _limits(spec, path)
-    yield from _of_iceberg(spec, descriptor, path)
-
-
-def _of_iceberg(spec: CatalogSpec, descriptor: CatalogDescriptor, path: tuple[str, ...]) -> Iterator[SpecProblem]:
-    if spec.connection is not None and not is_catalog_connection(spec.connection):
-        message = "not a connection that metadata may name"
-        remedy = f"call it e.g. {TOKEN_PREFIX.lower()}main, and write that name"
-        yield SpecProblem(FIELD_VALUE, (*path, "connection"), "(not shown)", message, remedy)
+            yield problem_at(spec, name, f"not a URL of {' or '.join(schemes)}", remedy)
+    yield from _limits(spec)
+    yield from _of_secrets(spec)
     if descriptor.is_iceberg and (other := [kind for kind in spec.tables if kind not in ICEBERG_KINDS]):
         message = "these have no Iceberg metadata"
-        yield SpecProblem(FIELD_VALUE, (*path, "tables"), other, message, f"name some of {', '.join(ICEBERG_KINDS)}")
+        yield SpecProblem(FIELD_VALUE, ("tables",), other, message, f"name some of {', '.join(ICEBERG_KINDS)}")
 
 
-def _limits(spec: CatalogSpec, path: tuple[str, ...]) -> Iterator[SpecProblem]:
-    if not durations.is_duration(spec.timeout):
-        remedy = durations.remedy(spec.timeout)
-        yield SpecProblem(FIELD_VALUE, (*path, "timeout"), spec.timeout, "not a duration", remedy)
-    elif durations.seconds(spec.timeout) > MAX_TIMEOUT_SECONDS:
+def _limits(spec: CatalogSpec) -> Iterator[SpecProblem]:
+    yield from wrong_durations(spec, ("timeout",))
+    if durations.is_duration(spec.timeout) and durations.seconds(spec.timeout) > MAX_TIMEOUT_SECONDS:
         message = "longer than a job may wait for a catalog"
-        yield SpecProblem(FIELD_VALUE, (*path, "timeout"), spec.timeout, message, "write 60s or less, e.g. 5s")
+        yield problem_at(spec, "timeout", message, "write 60s or less, e.g. 5s")
     if not spec.tables:
-        yield SpecProblem(FIELD_VALUE, (*path, "tables"), [], "names no table", "write e.g. [replica, history]")
+        yield problem_at(spec, "tables", "names no table", "write e.g. [replica, history]")
+
+
+def _of_secrets(spec: CatalogSpec) -> Iterator[SpecProblem]:
+    """Names of what holds secrets are not shown: they may be secrets themselves."""
     if spec.token_env is not None and not _TOKEN.fullmatch(spec.token_env):
         message = "not a variable that metadata may name"
         remedy = f"put the token into a variable such as {TOKEN_PREFIX}TOKEN, and write that name"
-        yield SpecProblem(FIELD_VALUE, (*path, "token_env"), "(not shown)", message, remedy)
+        yield SpecProblem(FIELD_VALUE, ("token_env",), "(not shown)", message, remedy)
+    if spec.connection is not None and not is_catalog_connection(spec.connection):
+        message = "not a connection that metadata may name"
+        remedy = f"call it e.g. {TOKEN_PREFIX.lower()}main, and write that name"
+        yield SpecProblem(FIELD_VALUE, ("connection",), "(not shown)", message, remedy)
 
 
 def _is_url(text: str, schemes: tuple[str, ...]) -> bool:
@@ -200,22 +190,22 @@ def check_rows(
         catalog = catalogs.get(spec.catalog)
         if catalog is None:
             remedy = near(spec.catalog, tuple(catalogs)) if catalogs else "describe it under catalogs: in gddl.yaml"
-            yield spec, SpecProblem(CATALOG_UNKNOWN, ("catalog",), spec.catalog, "no such catalog", remedy)
+            yield spec, problem_at(spec, "catalog", "no such catalog", remedy, CATALOG_UNKNOWN)
             continue
         if CATALOGS[catalog.kind].is_iceberg and not spec.iceberg:
-            message = f"kind {catalog.kind} holds Iceberg tables"
-            yield spec, SpecProblem(FIELD_MISSING, ("iceberg",), None, message, "add iceberg: true, or catalog: null")
+            message, remedy = f"kind {catalog.kind} holds Iceberg tables", "add iceberg: true, or catalog: null"
+            yield spec, problem_at(spec, "iceberg", message, remedy, FIELD_MISSING)
             continue
         if spec.iceberg in CATALOGS[catalog.kind].refused_versions:
             message = f"tables of kind {catalog.kind} can't be committed to in this version of Iceberg's format"
-            yield spec, SpecProblem(FIELD_VALUE, ("iceberg",), spec.iceberg, message, "write true, or catalog: null")
+            yield spec, problem_at(spec, "iceberg", message, "write true, or catalog: null")
             continue
         names = [entry_name(catalog, spec, kind) for kind in catalog.tables]
         first = next((taken[spec.catalog, name] for name in names if (spec.catalog, name) in taken), None)
         if first is not None:
             message = f"{first.table} has the name {names[0]} in this catalog (case does not count)"
             remedy = "give the catalog a database or table template that distinguishes them, or write catalog: null"
-            yield spec, SpecProblem(TARGET_TAKEN, ("catalog",), spec.catalog, message, remedy)
+            yield spec, problem_at(spec, "catalog", message, remedy, TARGET_TAKEN)
             continue
         taken |= {(spec.catalog, name): spec for name in names}
 
@@ -299,108 +289,118 @@ class Source:
 
 
 def build_sources(
-    section: Mapping[str, Any], tiers: Mapping[str, TierSpec], places: tuple[str, str], layer: Layer
+    section: Mapping[str, Any], tiers: Mapping[str, TierSpec], roots: Roots, base: str, locate: Locate
 ) -> tuple[dict[str, Source], tuple[SpecProblem, ...]]:
     """Sources by short name, and what is wrong with the section (paths start with `sources`).
 
     Args:
-        places: the absolute landing root of the settings, and the folder that relative roots are relative to.
-        layer: of the settings' file.
+        roots: of the settings.
+        base: the folder that relative roots are relative to.
+        locate: of the settings' file.
     """
     sources: dict[str, Source] = {}
     problems: list[SpecProblem] = []
     for name, entry in section.items():
-        outcome = _source(name, {} if entry is None else entry, tiers, places, layer)
+        outcome = _source(name, entry, tiers, (roots.landing, base), locate)
         if isinstance(outcome, Source):
             sources[name] = outcome
         else:
             problems += outcome
-    problems += _overlaps(sources, places[0])
-    problems += _shared_folders(sources)
+    for name, source in sources.items():
+        problems += below(_overlaps(name, sources, roots) if source.access else (), SECTION, name)
+        problems += below(_shared_folders(name, sources), SECTION, name)
+        if source.access is None and source.landing and source.landing == roots.lake:
+            remedy = "give the tables a folder of their own"
+            problems += below([problem_at(source, "landing", "the same folder as lake", remedy)], SECTION, name)
     return sources, tuple(problems)
 
 
-def _overlaps(sources: Mapping[str, Source], shared: str) -> Iterator[SpecProblem]:
-    """A source with credentials of its own, one for each root that overlaps its root and is read with others."""
-    for name, source in sources.items():
-        others = {"landing": shared, **{f"source {n}": s.landing for n, s in sources.items() if n != name}}
-        if source.access is None:
-            continue
-        for other, root in others.items():
-            if f"{root}/".startswith(f"{source.landing}/") or f"{source.landing}/".startswith(f"{root}/"):
-                what = f"has credentials of its own, and its files mix with those of {other} ({root})"
-                path, remedy = (SECTION, name, "landing"), "give its files a root of their own"
-                yield SpecProblem(FIELD_VALUE, path, source.landing, what, remedy)
+def _mix(one: str, other: str) -> bool:
+    """Whether one of two folders is below the other, or they are the same."""
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
-def _shared_folders(sources: Mapping[str, Source]) -> Iterator[SpecProblem]:
-    """A source whose new tables are proposed, and whose folders may be those of another one."""
-    for name, source in sources.items():
-        roots = {n: f"{other.landing}/" for n, other in sources.items() if n != name}
-        mine = f"{source.landing}/"
-        other = next((n for n, root in roots.items() if mine.startswith(root) or root.startswith(mine)), None)
-        if source.proposes and other is not None:
-            what = f"a new folder in {source.landing} may be one of the source {other}, too"
-            path, remedy = (SECTION, name, "new_tables"), "give each of the two sources a landing root of its own"
-            yield SpecProblem(LANDING_SHARED, path, "propose", what, remedy)
+def _overlaps(name: str, sources: Mapping[str, Source], roots: Roots) -> Iterator[SpecProblem]:
+    """For a source with credentials of its own, one for each root that overlaps its root and is read with others."""
+    others = {"the lake": roots.lake, "those of landing": roots.landing}
+    others |= {f"those of source {n}": source.landing for n, source in sources.items() if n != name}
+    for other, root in others.items():
+        if _mix(root, sources[name].landing):
+            what = f"has credentials of its own, and its files mix with {other} ({root})"
+            yield problem_at(sources[name], "landing", what, "give its files a root of their own")
 
 
-def _new_tables(spec: SourceSpec, path: FieldPath) -> Iterator[SpecProblem]:
-    """Problems of `new_tables` and its limits."""
+def _shared_folders(name: str, sources: Mapping[str, Source]) -> Iterator[SpecProblem]:
+    """For a source whose new tables are proposed, where its folders may be those of another one."""
+    mine = sources[name].landing
+    others = [n for n, source in sources.items() if n != name and _mix(mine, source.landing)]
+    if sources[name].proposes and others:
+        what = f"a new folder in {mine} may be one of the source {others[0]}, too"
+        remedy = "give each of the two sources a landing root of its own"
+        yield SpecProblem(LANDING_SHARED, ("new_tables",), "propose", what, remedy)
+
+
+def _problems(spec: SourceSpec) -> Iterator[SpecProblem]:
+    """Problems of new tables, defaults and credentials."""
     if spec.new_tables is not None and spec.options.get("topic") and spec.connection is None:
         message, remedy = "tables of topics are shown by the source's catalog alone", "add connection to the source"
-        yield SpecProblem(FIELD_VALUE, (*path, "new_tables"), spec.new_tables, message, remedy)
+        yield problem_at(spec, "new_tables", message, remedy)
     if spec.new_table_limits is not None and spec.new_tables is None:
         remedy = "add new_tables: propose"
-        yield SpecProblem(FIELD_VALUE, (*path, "new_table_limits"), None, "limits of nothing", remedy)
+        yield SpecProblem(FIELD_VALUE, ("new_table_limits",), None, "limits of nothing", remedy)
+    if "source" in spec.defaults:
+        message = "rows of a source are those that name it"
+        yield problem_at(spec, ("defaults", "source"), message, "remove it", FIELD_REFUSED)
+    if spec.external_id is not None and spec.role_arn is None:
+        yield problem_at(spec, "external_id", "belongs to a role", "add role_arn, or remove it")
+    elif spec.aws_conn_id is not None and spec.role_arn is not None:
+        remedy = "keep one of them; a connection may name a role itself"
+        yield problem_at(spec, "role_arn", "stands beside aws_conn_id", remedy)
+    elif spec.aws_conn_id is not None and not _CONNECTION.fullmatch(spec.aws_conn_id):
+        yield problem_at(spec, "aws_conn_id", "not a connection's id", "write e.g. crm_landing")
+    elif spec.role_arn is not None and not _ROLE.fullmatch(spec.role_arn):
+        remedy = "write e.g. arn:aws:iam::123456789012:role/crm"
+        yield problem_at(spec, "role_arn", "not the ARN of a role", remedy)
+    elif spec.landing is None and (spec.aws_conn_id or spec.role_arn):
+        remedy = "write landing: s3://bucket/prefix beside the credentials"
+        yield problem_at(spec, "landing", "credentials of a source need a landing root of its own", remedy)
 
 
 def _source(
-    name: str, entry: Any, tiers: Mapping[str, TierSpec], places: tuple[str, str], layer: Layer
+    name: str, entry: Any, tiers: Mapping[str, TierSpec], places: tuple[str, str], locate: Locate
 ) -> Source | tuple[SpecProblem, ...]:
-    path: FieldPath = (SECTION, name)
-    if not SOURCE_NAME.fullmatch(name):
-        remedy = "use letters, digits, _ . and - (64 at most), e.g. crm"
-        return (SpecProblem(FIELD_VALUE, path, name, "not a name that a DAG id can carry", remedy),)
-    if not isinstance(entry, Mapping):
-        return (SpecProblem(FIELD_TYPE, path, entry, "must be a mapping", "write e.g. {landing: ../crm}"),)
-    spec = SOURCE.build(entry, path)
+    """
+    Args:
+        places: the landing root of the settings, and the folder that relative roots are relative to.
+    """
+    remedies = ("use letters, digits, _ . and - (64 at most), e.g. crm", "write e.g. {landing: ../crm}")
+    spec = build_entry(SOURCE, (SECTION, name), entry, SOURCE_NAME, remedies)
     if isinstance(spec, tuple):
         return spec
     values, locations = _values(spec)
-    problems: list[SpecProblem] = list(_new_tables(spec, path))
-    if "source" in spec.defaults:
-        place, message = (*path, "defaults", "source"), "rows of a source are those that name it"
-        problems.append(SpecProblem(FIELD_REFUSED, place, spec.defaults["source"], message, "remove it"))
-    problems += (replace(p, path=_place(path, locations, p.path)) for p in check_defaults(values, tiers))
-    landing = _landing(spec, path, places)
-    if isinstance(landing, SpecProblem):
-        problems.append(landing)
-    access = _access(name, spec, "" if isinstance(landing, SpecProblem) else landing)
-    if isinstance(access, SpecProblem):
-        problems.append(access)
-    if problems or isinstance(landing, SpecProblem) or isinstance(access, SpecProblem):
-        return tuple(problems)
-    source_layer = Layer(file=layer.file, values=values, locate=_locate(layer, path, locations))
-    origin = Origin(source_type=values.get("source_type"), region=values.get("region"))
+    problems = [*_problems(spec)]
+    problems += (replace(p, path=_place(locations, p.path)) for p in check_defaults(values, tiers))
+    landing, base = places
+    try:
+        landing = landing if spec.landing is None else absolute(spec.landing, base)
+    except ValueError as error:
+        remedy = "write landing: with an absolute path or s3://bucket/prefix, or leave it out"
+        problems.append(problem_at(spec, "landing", f"not a usable root: {error}", remedy))
+    if problems:
+        return tuple(below(problems, SECTION, name))
     return Source(
         landing=landing,
-        layer=source_layer,
-        access=access,
-        origin=origin,
+        layer=Layer(FILE, values, lambda inner: locate((SECTION, name, *_place(locations, inner)))),
+        access=_access(name, spec, landing),
+        origin=Origin(source_type=values.get("source_type"), region=values.get("region")),
         proposes=spec.new_tables is not None,
         limits=spec.new_table_limits or NewTableLimits(),
     )
 
 
-def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecProblem | None:
-    """The credentials that the source names; null: none."""
-    if spec.aws_conn_id is None and spec.role_arn is None and spec.external_id is None:
-        return None
-    if (wrong := _wrong_access(spec)) is not None:
-        field, what, remedy = wrong
-        return SpecProblem(FIELD_VALUE, (SECTION, name, field), getattr(spec, field), what, remedy)
-    if not is_s3(landing):  # a folder, as a variable may name it in development
+def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | None:
+    """The credentials that the source names; null: none, or for a folder, as a variable may name it in development."""
+    if not (spec.aws_conn_id or spec.role_arn) or not is_s3(landing):
         return None
     return SourceAccess(
         source=name,
@@ -409,22 +409,6 @@ def _access(name: str, spec: SourceSpec, landing: str) -> SourceAccess | SpecPro
         role_arn=spec.role_arn,
         external_id=spec.external_id,
     )
-
-
-def _wrong_access(spec: SourceSpec) -> tuple[str, str, str] | None:
-    """Field, message and remedy of what is wrong; null: nothing."""
-    if spec.external_id is not None and spec.role_arn is None:
-        return "external_id", "belongs to a role", "add role_arn, or remove it"
-    if spec.aws_conn_id is not None and spec.role_arn is not None:
-        return "role_arn", "stands beside aws_conn_id", "keep one of them; a connection may name a role itself"
-    if spec.aws_conn_id is not None and not _CONNECTION.fullmatch(spec.aws_conn_id):
-        return "aws_conn_id", "not a connection's id", "write e.g. crm_landing"
-    if spec.role_arn is not None and not _ROLE.fullmatch(spec.role_arn):
-        return "role_arn", "not the ARN of a role", "write e.g. arn:aws:iam::123456789012:role/crm"
-    if spec.landing is None:
-        remedy = "write landing: s3://bucket/prefix beside the credentials"
-        return "landing", "credentials of a source need a landing root of its own", remedy
-    return None
 
 
 def _values(spec: SourceSpec) -> tuple[dict[str, Any], dict[FieldPath, FieldPath]]:
@@ -450,23 +434,8 @@ def _values(spec: SourceSpec) -> tuple[dict[str, Any], dict[FieldPath, FieldPath
     return values | ({"options": options} if options else {}), locations
 
 
-def _landing(spec: SourceSpec, path: FieldPath, places: tuple[str, str]) -> str | SpecProblem:
-    shared, base = places
-    if spec.landing is None:
-        return shared
-    try:
-        return absolute(spec.landing, base)
-    except ValueError as error:
-        remedy = "write landing: with an absolute path or s3://bucket/prefix, or leave it out"
-        return SpecProblem(FIELD_VALUE, (*path, "landing"), spec.landing, f"not a usable root: {error}", remedy)
-
-
-def _place(path: FieldPath, locations: Mapping[FieldPath, FieldPath], inner: FieldPath) -> FieldPath:
+def _place(locations: Mapping[FieldPath, FieldPath], inner: FieldPath) -> FieldPath:
     for length in range(len(inner), 0, -1):
         if (location := locations.get(inner[:length])) is not None:
-            return (*path, *location, *inner[length:])
-    return (*path, "defaults", *inner)
-
-
-def _locate(layer: Layer, path: FieldPath, locations: Mapping[FieldPath, FieldPath]) -> Locate:
-    return lambda inner: layer.locate(_place(path, locations, inner))
+            return (*location, *inner[length:])
+    return ("defaults", *inner)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.codes import FIELD_MISSING, FIELD_REFUSED, FIELD_TYPE, FIELD_UNKNOWN, FIELD_VALUE
-from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem
+from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, below, problem_at
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.features import features
 from airflow_gddl.contract.row_checks import DURATIONS, WAITS, Checks, check_table, check_values
@@ -112,19 +112,18 @@ class FieldShape(Generic[T]):
         hints = ((name, get_args(hint)) for name, hint in typing.get_type_hints(self.cls).items())
         return frozenset(name for name, kinds in hints if bool in kinds and {int, float} & {*kinds})
 
-    def build(self, values: Mapping[str, Any], path: FieldPath = ()) -> T | tuple[SpecProblem, ...]:
-        """The instance, or what is wrong with the values, with `path` put before their own paths."""
+    def build(self, values: Mapping[str, Any], *above: str) -> T | tuple[SpecProblem, ...]:
+        """The instance, or what is wrong with the values, whose path is `above`."""
         refused = sorted(self.resolved & values.keys())
         joined = sorted(name for name in self._lists & values.keys() if self._is_joined(values[name]))
-        problems = [self._unknown((*path, name), values[name]) for name in refused]
-        problems += [joined_names((*path, name), values[name]) for name in joined]
+        problems = [self._unknown((name,), values[name]) for name in refused]
+        problems += [joined_names((name,), values[name]) for name in joined]
         sound = {name: value for name, value in self.listed(values).items() if name not in refused}
         # JSON, not Python, mode: it takes lists for tuples though it is strict, and leaves plain values.
         text = json.dumps(sound | dict.fromkeys(joined, ()))
-        built = self._decoded(text) or self._validated(text, path)
-        if isinstance(built, tuple):
-            return (*problems, *built)
-        return tuple(problems) or built
+        built = self._decoded(text) or self._validated(text, above)
+        problems += built if isinstance(built, tuple) else ()
+        return tuple(below(problems, *above)) if problems or isinstance(built, tuple) else built
 
     def _decoded(self, text: str) -> T | None:
         """The instance as jobs read it; null where they would not, and of other packages' classes, which may have rules
@@ -136,14 +135,14 @@ class FieldShape(Generic[T]):
         except FatalError:
             return None
 
-    def _validated(self, text: str, path: FieldPath) -> T | tuple[SpecProblem, ...]:
+    def _validated(self, text: str, above: FieldPath) -> T | tuple[SpecProblem, ...]:
         from pydantic import ValidationError  # noqa: PLC0415 - see the module
 
         try:
             return self.adapter.validate_json(text, strict=True)
         except ValidationError as error:
             details = error.errors(include_url=False, include_context=True)
-            by_path = {problem.path: problem for problem in (self._problem(detail, path) for detail in details)}
+            by_path = {problem.path: problem for problem in (self._problem(detail, above) for detail in details)}
             return tuple(by_path.values())
 
     def _is_joined(self, value: object) -> bool:
@@ -158,15 +157,14 @@ class FieldShape(Generic[T]):
         meant = self._synonyms.get(name.lower())
         return f"the field is `{meant}`" if meant else near(name, self.names)
 
-    def _problem(self, detail: ErrorDetails, path: FieldPath) -> SpecProblem:
-        here = (*path, *detail["loc"])
-        kind, value = detail["type"], detail["input"]
-        if detail["loc"] and detail["loc"][0] in self._flags_or_numbers:
-            here, kind = (*path, detail["loc"][0]), _FLAG_OR_NUMBER
+    def _problem(self, detail: ErrorDetails, above: FieldPath) -> SpecProblem:
+        here, kind, value = detail["loc"], detail["type"], detail["input"]
+        if here and here[0] in self._flags_or_numbers:
+            here, kind = here[:1], _FLAG_OR_NUMBER
         if here[:1] == ("schedule",):
             return SpecProblem(FIELD_TYPE, ("schedule",), value, "not a schedule", _SCHEDULE)
         if kind == "missing":
-            return SpecProblem(FIELD_MISSING, here, None, "must be given", f"add {_as_written(here)}")
+            return SpecProblem(FIELD_MISSING, here, None, "must be given", f"add {_as_written((*above, *here))}")
         if kind == "unexpected_keyword_argument":
             return self._unknown(here, value)
         if kind == "literal_error":
@@ -187,11 +185,39 @@ class FieldShape(Generic[T]):
         return SpecProblem(FIELD_UNKNOWN, here, value, "no such field", remedy)
 
 
+ENTRY_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+"""Form of names that sections give their entries; that of a tier goes into the name of its Airflow pool."""
+
+
+def build_entry(
+    shape: FieldShape[T],
+    path: tuple[str, str],
+    values: Any,
+    names: re.Pattern[str],
+    remedies: tuple[str, str],
+    base: Mapping[str, Any] | None = None,
+) -> T | tuple[SpecProblem, ...]:
+    """An entry of a section, or what is wrong with it.
+
+    Args:
+        path: the section, and the entry's name.
+        values: None: none are set.
+        names: form of names.
+        remedies: for another name, and for values that are no mapping.
+        base: values that are not set.
+    """
+    values = {} if values is None else values
+    if not names.fullmatch(path[1]):
+        return (SpecProblem(FIELD_VALUE, path, path[1], "not a name that is allowed here", remedies[0]),)
+    if not isinstance(values, Mapping):
+        return (SpecProblem(FIELD_TYPE, path, values, "must be a mapping", remedies[1]),)
+    return shape.build({**(base or {}), **values}, *path)
+
+
 @functools.lru_cache(maxsize=4096)
 def near(name: str, names: tuple[str, ...]) -> str:
     """Remedy for a name that is not among the known ones."""
-    close = difflib.get_close_matches(name[:64].lower(), names, n=1)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(names)}"
+    return meant(name, names, f"known: {', '.join(names)}")
 
 
 def meant(value: object, names: Collection[str], otherwise: str) -> str:
@@ -321,7 +347,7 @@ def check_defaults(defaults: Mapping[str, Any], tiers: Collection[str]) -> tuple
         if name in defaults:
             remedy = "move it into each row"
             message = "not a default: every table has its own"
-            return (SpecProblem(FIELD_REFUSED, (name,), defaults[name], message, remedy),)
+            return (problem_at(defaults, name, message, remedy, FIELD_REFUSED),)
     spec = TABLE.build({**defaults, "table": "schema.name", "keys": ["id"]})
     return (*_check_values(spec), *_fields(spec, tiers)) if isinstance(spec, TableSpec) else spec
 
@@ -330,13 +356,13 @@ def _fields(spec: TableSpec, tiers: Collection[str]) -> Iterator[SpecProblem]:
     if spec.size not in tiers:
         remedy = f"write one of {', '.join(tiers)}, or add the tier to gddl.yaml under tiers"
         remedy = meant(spec.size, tiers, remedy)
-        yield SpecProblem(FIELD_VALUE, ("size",), spec.size, "no such tier", remedy)
+        yield problem_at(spec, "size", "no such tier", remedy)
     yield from _schedule(spec)
     if spec.dialect not in DIALECTS.built_in and spec.dialect not in DIALECTS.names():
         allowed = " or ".join(map(repr, DIALECTS.names()))
         remedy = f"write one of {allowed}, or install the package that provides it"
         remedy = meant(spec.dialect, DIALECTS.names(), remedy)
-        yield SpecProblem(FIELD_VALUE, ("dialect",), spec.dialect, f"must be {allowed}", remedy)
+        yield problem_at(spec, "dialect", f"must be {allowed}", remedy)
     elif spec.options or spec.dialect not in DIALECTS.built_in:
         yield from _options(spec)
 
@@ -345,9 +371,9 @@ def _options(spec: TableSpec) -> Iterator[SpecProblem]:
     try:
         shape = options_of(spec.dialect)
     except FatalError as error:
-        yield SpecProblem(error.code, ("dialect",), spec.dialect, error.what, error.remedy)
+        yield problem_at(spec, "dialect", error.what, error.remedy, error.code)
         return
-    options = shape.build(spec.options, ("options",))
+    options = shape.build(spec.options, "options")
     yield from options if isinstance(options, tuple) else ()
 
 

@@ -180,7 +180,7 @@ def test_a_folder_without_settings_is_an_error_that_says_so(tmp_path: Path) -> N
         ("dag_prefix: a b", "gddl.yaml:3", "dag_prefix", "can't begin a DAG id"),
         ("dag_prefix: 7", "gddl.yaml:3", "dag_prefix", "can't begin a DAG id"),
         (f"dag_prefix: {'x' * 41}", "gddl.yaml:3", "dag_prefix", "can't begin a DAG id"),
-        ("tiers:\n  a b: {}", "gddl.yaml:4", "tiers.a b", "not a tier's name"),
+        ("tiers:\n  a b: {}", "gddl.yaml:4", "tiers.a b", "not a name that is allowed"),
         ("runners:\n  local: x", "gddl.yaml:4", "runners.local", "must be a mapping"),
         ("defaults: x", "gddl.yaml:3", "defaults", "must be a mapping"),
         ("defaults:\n  delete: sotf", "gddl.yaml:4", "defaults.delete", "'hard' or 'soft'"),

@@ -28,7 +28,6 @@ _OF_CLASS = {
     "RetriableError": {"retriable"},
     "QuarantinableError": {"row", "file", "warning"},
     "DocumentError": {"problem", "file"},
-    "OverrideError": {"problem"},
     "CatalogError": {"warning"},
     "RunWarning": {"warning"},
     "ErrorInfo": {"fatal", "retried", "retriable"},
