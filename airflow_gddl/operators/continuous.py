@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from airflow_gddl import configuration
@@ -55,7 +54,7 @@ class ContinuousExecution(LoadExecution):
         question = Question(run=self.run_key, now=utc_now(), form=self.form)
         loading = self.loading(document, observe(document, question, configuration.environ_of(document)), "initial")
         yield loading
-        loading.request = replace(loading.request, stage="increments")
+        loading.stage = "increments"
         yield loading  # which has the results of both
 
     def show(self, loadings: Sequence[Loading]) -> dict[str, Any]:

@@ -76,6 +76,6 @@ class TablesLoad(LoadExecution):
 
     def load(self, loading: Loading) -> Loading:
         """See `LoadExecution.load`; of a resumed try, loads before the one that it waited for are done."""
-        if self.begun is None or set(self.begun.tables) & loading.request.marks.keys():
+        if self.begun is None or set(self.begun.tables) & loading.marks.keys():
             return super().load(loading)
         return loading

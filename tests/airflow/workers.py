@@ -12,7 +12,7 @@ from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, monitor
 from airflow_gddl.reporting.results import Reporter
 from airflow_gddl.runners.descriptor import RunnerSettings, make_runner
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
+from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
 from airflow_gddl.runtime.state.recording import StateRecorder
 
@@ -24,11 +24,18 @@ def command(kind: str, metadata: object, pipeline: str) -> list[str]:
 def load(document: PipelineDocument) -> None:
     """An initial load; prints whether it was stopped, and its failed tables."""
     work = observe(document, Question(run="r1", now="2024-01-01T00:00:00.000000+00:00"))
-    order = LoadRequest(document=document, work=work, stage="initial", run="r1", job_id="j", wait_seconds=0)
     state = StateRecorder(document.roots, document.pipeline.dag_id, document.pipeline.tables)
-    loading = Loading(order, state, Reporter(logging.getLogger(), {}))
+    loading = Loading(
+        document=document,
+        work=work,
+        stage="initial",
+        state=state,
+        listener=Reporter(logging.getLogger(), {}),
+        run="r1",
+        job_id="j",
+    )
     runner = make_runner("local", RunnerSettings(command=configuration.job_command(), environ=os.environ))
-    loading.load(runner, loading.todo(), order.marks)
+    loading.load(runner, loading.todo(), loading.marks)
     print("stopped" if loading.stopped else "ended", sorted(result.table for result in loading.failed))
 
 
