@@ -10,7 +10,7 @@ from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
 from airflow_gddl.operators.execution import LoadExecution, refuse_unknown
 from airflow_gddl.operators.jobs import GddlContinuousOperator
 from airflow_gddl.reporting.alerting import notify
-from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, desired_state, monitor_of
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, desired_state, monitor_of
 from airflow_gddl.reporting.results import summary
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runners.this_machine import how_it_ended
@@ -70,9 +70,8 @@ class ContinuousExecution(LoadExecution):
         kept = MonitoredPipeline(
             metadata=operator.metadata, pipeline=operator.pipeline, run=self.run_key, task=operator.task_id
         )
-        alert = alert_of(kept, self.context, operator.log, environ)
         reporter = self.report(document, environ)
-        monitor = monitor_of(kept, document, environ, reporter, alert)
+        monitor = monitor_of(kept, document, environ, reporter, self.context, operator.log)
 
         def tick() -> None:
             monitor.tick()

@@ -6,6 +6,8 @@ import logging
 import os
 import sys
 
+from airflow.sdk import Context
+
 from airflow_gddl import configuration
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, monitor_of
@@ -44,7 +46,8 @@ def monitor(document: PipelineDocument, metadata: str) -> None:
     monitored = MonitoredPipeline(
         metadata=metadata, pipeline=document.pipeline.dag_id, run="r1", task="continuous_load"
     )
-    monitor = monitor_of(monitored, document, os.environ, Reporter(logging.getLogger(), {}), lambda: None)
+    log = logging.getLogger()
+    monitor = monitor_of(monitored, document, os.environ, Reporter(log, {}), Context(), log)
     monitor.standing.put(DesiredState(tables=document.specs, tiers=document.tiers))
     settings = RunnerSettings(command=configuration.job_command(), environ=os.environ, tick=monitor.tick)
     options = JobOptions(continuous=Continuous(folder=monitor.standing.folder))
