@@ -31,10 +31,8 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.descriptor import RUNNERS
-from airflow_gddl.runners.interface import Listener, ProgressEvent
 from airflow_gddl.runtime.compiled.keeper import sign
-from airflow_gddl.runtime.landing.continuous_job import DesiredStateKeeper
-from airflow_gddl.runtime.state.recording import WRITE_EVERY, StateRecorder
+from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor, DesiredStateKeeper
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
@@ -71,10 +69,10 @@ def keep(cli: CliContext, request: Request) -> Done:
     )
     recorder = recorder_of(cli, loaded)
     # One line for each turn, since a continuous job has no end for a progress bar.
-    listener = _Live(recorder, Lines(cli.screen, as_json=request.as_json))
+    monitor = _Monitor(standing=standing, state=recorder, listener=Lines(cli.screen, as_json=request.as_json))
     try:
         cli.screen.warn("the tables are loaded until Ctrl-C", "dim")
-        outcome = runner_of(cli, loaded, run_id, _Ticks(cli, standing, recorder)).run(spec, listener)
+        outcome = runner_of(cli, loaded, run_id, monitor.tick).run(spec, monitor)
     finally:
         recorder.flush()
         standing.remove()
@@ -106,37 +104,14 @@ class _Followed:
         return None if bad else _desired(loaded, tables)
 
 
-@dataclass
-class _Ticks:
-    """Monitoring of the job."""
-
-    cli: CliContext
-    standing: DesiredStateKeeper
-    recorder: StateRecorder
-    _flushed: float = 0.0
-
-    def __call__(self) -> None:
-        self.standing.refresh()
-        now = self.cli.now().timestamp()
-        if now - self._flushed >= WRITE_EVERY:
-            self._flushed = now
-            self.recorder.flush()
-
-
-@dataclass
-class _Live:
-    """Records results in the state, except idle polls."""
-
-    recorder: StateRecorder
-    shown: Listener
-
-    def on_progress(self, event: ProgressEvent) -> None:
-        self.shown.on_progress(event)
+class _Monitor(ContinuousJobMonitor):
+    """Of a job that Airflow did not start: no other pipeline waits for its tables."""
 
     def on_result(self, result: JobResult) -> None:
-        self.recorder.take(result)
+        """Without a line for idle polls."""
+        self.state.take(result)
         if result.status != "skipped":
-            self.shown.on_result(result)
+            self.listener.on_result(result)
 
 
 def run(  # noqa: PLR0913 - typer reads each option of the command from one parameter

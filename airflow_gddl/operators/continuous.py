@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from airflow_gddl import configuration
@@ -11,7 +10,7 @@ from airflow_gddl.contract.spec import Continuous, JobOptions, JobSpec
 from airflow_gddl.operators.execution import LoadExecution, refuse_unknown
 from airflow_gddl.operators.jobs import GddlContinuousOperator
 from airflow_gddl.reporting.alerting import notify
-from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, alert_of, desired_state, monitor_of
+from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, desired_state, monitor_of
 from airflow_gddl.reporting.results import summary
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runners.this_machine import how_it_ended
@@ -55,7 +54,7 @@ class ContinuousExecution(LoadExecution):
         question = Question(run=self.run_key, now=utc_now(), form=self.form)
         loading = self.loading(document, observe(document, question, configuration.environ_of(document)), "initial")
         yield loading
-        loading.request = replace(loading.request, stage="increments")
+        loading.stage = "increments"
         yield loading  # which has the results of both
 
     def show(self, loadings: Sequence[Loading]) -> dict[str, Any]:
@@ -71,9 +70,8 @@ class ContinuousExecution(LoadExecution):
         kept = MonitoredPipeline(
             metadata=operator.metadata, pipeline=operator.pipeline, run=self.run_key, task=operator.task_id
         )
-        alert = alert_of(kept, self.context, operator.log, environ)
         reporter = self.report(document, environ)
-        monitor = monitor_of(kept, document, environ, reporter, alert)
+        monitor = monitor_of(kept, document, environ, reporter, self.context, operator.log)
 
         def tick() -> None:
             monitor.tick()

@@ -36,7 +36,7 @@ from airflow_gddl.runners.descriptor import RunnerSettings, SubmissionContext, m
 from airflow_gddl.runners.interface import Handle, Runner, WaitPolicy
 from airflow_gddl.runners.remote import RemoteRunner, TaskKey, out_of_time
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
+from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.landing.tables_with_work import (
     PipelineWork,
     Question,
@@ -49,9 +49,6 @@ from airflow_gddl.runtime.state.documents import StageEnd
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.triggers import TIME_TO_END, GddlRunTrigger, Watch, ends_at, utc_now
 from airflow_gddl.version_compat import AirflowException, AirflowFailException, AirflowTaskTimeout
-
-CLAIM_WAIT_SECONDS = 90.0
-"""How long a job waits for a table that another run holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,9 +258,9 @@ class LoadExecution(Execution):
             AirflowFailException, AirflowException: a table failed.
         """
         if self.failed:
-            raise self.failure(self.failed, sum(len(loading.request.marks) for loading in loadings))
+            raise self.failure(self.failed, sum(len(loading.marks) for loading in loadings))
         for loading in loadings:
-            for table in loading.request.marks:
+            for table in loading.marks:
                 add_events(self.context, self.operator.pipeline, loading.state.take_events(table))
         return summary([result for loading in loadings for result in loading.results])
 
@@ -293,22 +290,21 @@ class LoadExecution(Execution):
     ) -> Loading:
         """
         Args:
-            begun: see `LoadRequest`; None: those of this try.
+            begun: see `Loading`; None: those of this try.
         """
-        environ, pipeline = configuration.environ_of(document), document.pipeline.dag_id
-        request = LoadRequest(
+        environ, pipeline = configuration.environ_of(document), document.pipeline
+        return Loading(
             document=document,
             work=work,
             stage=stage,
+            state=StateRecorder(document.roots, pipeline.dag_id, pipeline.tables, environ=environ, run=self.run_key),
+            listener=self.report(document, environ),
             run=self.run_key,
-            job_id=self.job_id(f"{pipeline} {self.operator.job_key}"),
-            wait_seconds=CLAIM_WAIT_SECONDS,
+            job_id=self.job_id(f"{pipeline.dag_id} {self.operator.job_key}"),
+            task=self.operator.task_id,
             begun=self.begun.tables if self.begun and begun is None else begun,
             max_tries=self.context["ti"].max_tries,
         )
-        tables = document.pipeline.tables
-        state = StateRecorder(document.roots, pipeline, tables, environ=environ, run=self.run_key)
-        return Loading(request, state, self.report(document, environ), task=self.operator.task_id)
 
     def load(self, loading: Loading) -> Loading:
         """Run the load.
@@ -317,7 +313,7 @@ class LoadExecution(Execution):
             TaskDeferred: its job runs elsewhere.
             AirflowException: its job was stopped.
         """
-        operator, document = self.operator, loading.request.document
+        operator, document = self.operator, loading.document
 
         def tick() -> None:
             self.reporter.tick()
@@ -348,21 +344,21 @@ class LoadExecution(Execution):
     def _ended(self, loading: Loading) -> None:
         self.operator.job_log = loading.log
         self.operator.loaded = tuple(result.table for result in loading.results)
-        notify(self.context, loading.request.document, self.operator.log, loading.state.environ)
+        notify(self.context, loading.document, self.operator.log, loading.state.environ)
 
     def _load(self, loading: Loading, runner: Runner) -> list[str]:
         """Load the tables with work, and return their names."""
-        specs, request, work = loading.todo(), loading.request, loading.request.work
+        specs, work = loading.todo(), loading.work
         if specs:
-            loading.load(runner, specs, request.marks)
-        if work.held and work.is_last(request.stage) and not loading.stopped and loading.waiting is None:
+            loading.load(runner, specs, loading.marks)
+        if work.held and work.is_last(loading.stage) and not loading.stopped and loading.waiting is None:
             self._load_held(loading, runner)
         return [spec.table for spec in specs]
 
     def _load_held(self, loading: Loading, runner: Runner) -> None:
         """Retry the tables that waited for others, which may be loaded by now."""
-        document, work = loading.request.document, loading.request.work
-        question = Question(run=loading.request.run, now=utc_now(), since=dict.fromkeys(work.held, work.looked_at))
+        document, work = loading.document, loading.work
+        question = Question(run=loading.run, now=utc_now(), since=dict.fromkeys(work.held, work.looked_at))
         now = observe(document, question, loading.state.environ, configuration.following(loading.state.environ))
         marks = {name: mark for name, mark in {**now.initial, **now.increments}.items() if name in work.held}
         for table in sorted(work.held.keys() - marks.keys()):
@@ -376,7 +372,7 @@ def refuse_unknown(loading: Loading) -> None:
     Raises:
         AirflowFailException: the run's request names tables that are none of the pipeline's.
     """
-    refused = loading.request.work.form.refused(loading.request.document.pipeline.tables)
+    refused = loading.work.form.refused(loading.document.pipeline.tables)
     if refused is not None:
         raise AirflowFailException(str(refused))
 

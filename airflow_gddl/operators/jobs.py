@@ -331,17 +331,18 @@ class GddlFindOperator(MetadataTask):
         from airflow_gddl.version_compat import is_paused  # noqa: PLC0415 - as above
 
         with airflow_errors():
-            requests = requests_of(dict(context["params"]), configuration.compiled_metadata(self.metadata).directory())
-            if paused := [dag_id for dag_id in requests.by_dag if is_paused(context.get("ti"), dag_id)]:
+            directory = configuration.compiled_metadata(self.metadata).directory()
+            confs, errors = requests_of(dict(context["params"]), directory)
+            if paused := [dag_id for dag_id in confs if is_paused(context.get("ti"), dag_id)]:
                 what = "the run of a paused DAG stays queued; nothing was triggered"
                 remedy = "unpause it, then clear this task"
                 raise FatalError(DAG_PAUSED, what, where=", ".join(paused), remedy=remedy)
-        for dag_id, its_conf in requests.by_dag.items():
+        for dag_id, its_conf in confs.items():
             self.log.info("%s: %s", dag_id, ", ".join(its_conf["tables"]))
-        if refused := [str(error) for error in requests.refused]:
+        if refused := [str(error) for error in errors]:
             self.log.error("%s", "; ".join(refused))
             context["ti"].xcom_push(key=REFUSED, value=refused)
-        return [{"trigger_dag_id": dag_id, "conf": its_conf} for dag_id, its_conf in requests.by_dag.items()]
+        return [{"trigger_dag_id": dag_id, "conf": its_conf} for dag_id, its_conf in confs.items()]
 
 
 class GddlRefusedOperator(BaseOperator):

@@ -108,18 +108,18 @@ class StageLoad(LoadExecution):
             AirflowSkipException: there was nothing to load.
         """
         (loading,), operator, ti = loadings, self.operator, self.context["ti"]
-        request, results = loading.request, loading.results
+        results = loading.results
         shown = outcomes(loading) if operator.by_table else None
         is_last_try = ti.try_number > ti.max_tries
         if loading.failed and (shown is None or not (is_last_try or is_final(loading.failed))):
             raise self.failure(loading.failed, len(results))
         if shown is not None:
             self._leave_to_tables(loading, len(shown))
-        if request.work.is_last(operator.stage):
+        if loading.work.is_last(operator.stage):
             refuse_unknown(loading)
         if shown is None and loading.left and not results:
             raise AirflowSkipException(f"left to another run: {', '.join(sorted(loading.left))}")
-        if results or request.marks:
+        if results or loading.marks:
             self.finish(loading.state, operator.stage)
         elif not shown:
             raise AirflowSkipException(f"nothing for {operator.task_id}")
@@ -155,7 +155,7 @@ def outcomes(loading: Loading) -> list[dict[str, Any]]:
     Args:
         loading: done; tables of its work without a result were loaded by an earlier try.
     """
-    made = {table: TableOutcome(table=table, status="succeeded") for table in loading.request.marks}
+    made = {table: TableOutcome(table=table, status="succeeded") for table in loading.marks}
     made |= {table: TableOutcome(table=table, status="left") for table in loading.left}
     made |= {result.table: _outcome(result) for result in loading.results}
     # Without empty fields, so that an XCom of 200 tables stays small.

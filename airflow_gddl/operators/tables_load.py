@@ -52,11 +52,11 @@ class TablesLoad(LoadExecution):
             why = compiled.state.why or "it has no tables"
             raise RetriableError(METADATA_UNREACHABLE, why, where=operator.metadata, remedy="see the import errors")
         names = requested(directory, operator.tables, operator.select, operator.exclude)
-        requests = requests_of({"tables": names, "action": "rebuild" if operator.rebuild else "run"}, directory)
-        if requests.refused:
-            raise requests.refused[0]
+        confs, refused = requests_of({"tables": names, "action": "rebuild" if operator.rebuild else "run"}, directory)
+        if refused:
+            raise refused[0]
         works = {}
-        for dag_id, conf in requests.by_dag.items():
+        for dag_id, conf in confs.items():
             document = self.document(dag_id)
             environ = configuration.environ_of(document)
             question = Question(run=self.run_key, now=utc_now(), form=from_params(conf))
@@ -76,6 +76,6 @@ class TablesLoad(LoadExecution):
 
     def load(self, loading: Loading) -> Loading:
         """See `LoadExecution.load`; of a resumed try, loads before the one that it waited for are done."""
-        if self.begun is None or set(self.begun.tables) & loading.request.marks.keys():
+        if self.begun is None or set(self.begun.tables) & loading.marks.keys():
             return super().load(loading)
         return loading

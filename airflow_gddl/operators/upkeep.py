@@ -18,11 +18,12 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, JobSpec, TableSpec
 from airflow_gddl.hooks.aws import fetch_named
 from airflow_gddl.operators.backfills import skip_in_backfill
-from airflow_gddl.operators.execution import CLAIM_WAIT_SECONDS, Execution, clearings
+from airflow_gddl.operators.execution import Execution, clearings
 from airflow_gddl.operators.jobs import GddlUpkeepOperator
 from airflow_gddl.reporting.results import Reporter, summary
 from airflow_gddl.runners.remote import TaskKey, out_of_time_result
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
+from airflow_gddl.runtime.landing.load_task import CLAIM_WAIT_SECONDS
 from airflow_gddl.runtime.landing.run_request import invalid_request, loaded_by, refuse_unknown
 from airflow_gddl.runtime.state.documents import BY_HAND
 from airflow_gddl.runtime.state.recording import StateRecorder, recorded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from airflow.sdk import Context
@@ -43,13 +43,26 @@ def monitor_of(
     document: PipelineDocument,
     environ: Mapping[str, str],
     listener: Listener,
-    alert: Callable[[], None],
+    context: Context,
+    log: Logger,
 ) -> ContinuousJobMonitor:
     """
     Args:
         document: the pipeline as it is now.
+        context: for the notifiers.
     """
     roots, pipeline = document.roots, document.pipeline
+
+    def alert() -> None:
+        """Send alerts for the pipeline's tables by the current metadata; never raises."""
+        try:
+            current = configuration.compiled_metadata(kept.metadata).pipeline(kept.pipeline)
+        except GddlError as error:
+            log.warning("alerts could not be sent: %s", error)
+            return
+        if current is not None:
+            notify(context, current, log, environ)
+
     return ContinuousJobMonitor(
         standing=DesiredStateKeeper(roots, kept.pipeline, lambda: current_desired_state(kept), environ),
         state=StateRecorder(roots, pipeline.dag_id, pipeline.tables, environ=environ),
@@ -69,21 +82,6 @@ def current_desired_state(kept: MonitoredPipeline) -> DesiredState | None:
     if document is None or document.pipeline.timing.kind != "continuous" or document.pipeline.is_retired:
         return DesiredState(tables=())
     return desired_state(document)
-
-
-def alert_of(kept: MonitoredPipeline, context: Context, log: Logger, environ: Mapping[str, str]) -> Callable[[], None]:
-    """Send alerts for the pipeline's tables by the current metadata; never raises."""
-
-    def alert() -> None:
-        try:
-            document = configuration.compiled_metadata(kept.metadata).pipeline(kept.pipeline)
-        except GddlError as error:
-            log.warning("alerts could not be sent: %s", error)
-            return
-        if document is not None:
-            notify(context, document, log, environ)
-
-    return alert
 
 
 def desired_state(document: PipelineDocument) -> DesiredState:
@@ -125,6 +123,5 @@ class RemoteJobMonitor:
         if document is None:
             return None
         reporter = Reporter(self.log, {spec.table: spec for spec in document.specs})
-        alert = alert_of(kept, self.context, self.log, self.environ)
-        monitor = monitor_of(kept, document, self.environ, reporter, alert)
+        monitor = monitor_of(kept, document, self.environ, reporter, self.context, self.log)
         return monitor, ResultReader(open_store(self.environ), self.lake, kept.job)

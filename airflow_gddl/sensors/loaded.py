@@ -64,7 +64,7 @@ class GddlSensor(BaseSensorOperator):
         """A line for each table that is not up to date."""
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
         from airflow_gddl.contract.errors import RetriableError  # noqa: PLC0415 - as above
-        from airflow_gddl.runtime.landing.run_request import loaded_by, requested  # noqa: PLC0415 - as above
+        from airflow_gddl.runtime.landing.run_request import loaded_by, moment_in, requested  # noqa: PLC0415 - as above
         from airflow_gddl.runtime.state.lake_state import StateReader, table_statuses  # noqa: PLC0415 - as above
 
         place = configuration.own_metadata_place(self.metadata)
@@ -77,25 +77,9 @@ class GddlSensor(BaseSensorOperator):
         known = StateReader(directory.roots.lake, time.time, configuration.environ_of(directory)).read()
         if known.troubles and not known.read:
             raise RetriableError(LAKE_UNREADABLE, known.troubles[0].what, remedy="check `lake` and its credentials")
-        moment = _moment(self.as_of)
+        moment = moment_in(f"as_of {self.as_of!r}", self.as_of, "{{ data_interval_end }}")
         late_rows = [one for one in table_statuses(rows, known, time.time()) if (one.as_of or 0.0) < moment]
         return [_line(one.row.table, one.as_of, one.record.error if one.failed else None) for one in late_rows]
-
-
-def _moment(text: str) -> float:
-    """
-    Raises:
-        MetadataError: `OPTION_INVALID`.
-    """
-    from airflow_gddl.runtime.landing.run_request import invalid_request  # noqa: PLC0415 - imported when needed
-
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise invalid_request(
-            f"as_of {text!r} is not a moment", "write ISO 8601, e.g. {{ data_interval_end }}"
-        ) from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def _line(table: str, as_of: float | None, error: str | None) -> str:

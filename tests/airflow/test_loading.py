@@ -17,7 +17,7 @@ from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.reporting.results import explained, summary
 from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, ProgressEvent, WaitPolicy
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
-from airflow_gddl.runtime.landing.load_task import Loading, LoadRequest
+from airflow_gddl.runtime.landing.load_task import CLAIM_WAIT_SECONDS, Loading
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, What
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.documents import PipelineState, StageEnd
@@ -96,11 +96,19 @@ def attempt(
         form=asked or RunRequestForm(),
         again=tuple(marks) if again else (),
     )
-    order = LoadRequest(document=made, work=work, stage=stage, run=run, job_id="j", wait_seconds=5, max_tries=max_tries)
-    loading = Loading(order, recorder(made, run), Quiet())
+    loading = Loading(
+        document=made,
+        work=work,
+        stage=stage,
+        state=recorder(made, run),
+        listener=Quiet(),
+        run=run,
+        job_id="j",
+        max_tries=max_tries,
+    )
     specs = loading.todo()
     if specs:
-        loading.load(runner, specs, order.marks)
+        loading.load(runner, specs, loading.marks)
     if not loading.failed and not loading.stopped:
         events_of(loading.state, stage, run, max_tries)
     return loading
@@ -159,7 +167,7 @@ def test_a02_a_failed_full_refresh_resumes(tmp_path: Path) -> None:
     attempt(made, runner, asked=asked)
     assert runner.loaded == [list(NAMES), sorted(BAD)]
     assert {job.options.action for job in runner.jobs} == {Rebuild()}
-    assert all(job.options.wait_seconds == 5 for job in runner.jobs)
+    assert all(job.options.wait_seconds == CLAIM_WAIT_SECONDS for job in runner.jobs)
 
 
 def test_a02_a_window_lists_in_full(tmp_path: Path) -> None:

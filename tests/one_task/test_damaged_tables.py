@@ -17,7 +17,7 @@ from airflow_gddl.contract.actions import Rebuild, Reload, Verify
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.runtime.state.table_status import Knowledge, judge
+from airflow_gddl.runtime.state.table_status import judge
 from airflow_gddl.runtime.table_directory import TableRow
 from spark_jobs.tables import delta_log
 from tests.conftest import LocalPort
@@ -143,7 +143,7 @@ def remedied(lake: Lake, found: JobResult) -> None:
 
 def assert_status_says(found: JobResult) -> None:
     """`gddl status` shows the table as failed, with the whole remedy."""
-    status = judge(ROW, Knowledge(record=TableRecord().after(found, NOW)), NOW)
+    status = judge(ROW, TableRecord().after(found, NOW), NOW)
     assert status.state == "failed"
     assert found.error is not None
     assert status.record.error is not None

@@ -14,7 +14,7 @@ import pytest
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.table_runs import TablePoll, TableRecord, merged, seconds_of
-from airflow_gddl.runtime.state.table_status import Knowledge, TableStatus, judge
+from airflow_gddl.runtime.state.table_status import TableStatus, judge
 from airflow_gddl.runtime.table_directory import TableRow
 from tests.harness.asked import options_of
 from tests.harness.lake import Lake, spec_of
@@ -91,7 +91,7 @@ HOLDS: dict[Callable[[Path], Table], JobOptions] = {
 def status(record: TableRecord) -> TableStatus:
     """Where a sensor has just found nothing new."""
     now = time.time()
-    return judge(ROW, Knowledge(record=replace(record, poll=TablePoll(polled=now, files=2, clear=now))), now)
+    return judge(ROW, replace(record, poll=TablePoll(polled=now, files=2, clear=now)), now)
 
 
 def after(record: TableRecord, result: JobResult) -> TableRecord:

@@ -16,7 +16,7 @@ from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.contract.table_spec import Expectation
 from airflow_gddl.metadata.expression_text import with_expressions
 from airflow_gddl.runtime.state.table_runs import TableRecord, merged
-from airflow_gddl.runtime.state.table_status import Knowledge, judge
+from airflow_gddl.runtime.state.table_status import judge
 from spark_jobs.batch.runtime import Clock
 from spark_jobs.batch.totals import TableOutcome
 from tests.harness.asked import options_of
@@ -31,7 +31,7 @@ TABLE = replace(ROW, table=SPEC.table, freshness=None)
 
 
 def judged(record: TableRecord) -> tuple[str, ...]:
-    return judge(TABLE, Knowledge(record=record), 0.0).attention
+    return judge(TABLE, record, 0.0).attention
 
 
 def project(folder: Path) -> None:

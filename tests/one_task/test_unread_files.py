@@ -13,7 +13,7 @@ from airflow_gddl.contract.actions import HandleErrors, Reload
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.runtime.state.table_status import Knowledge, judge
+from airflow_gddl.runtime.state.table_status import judge
 from spark_jobs.ledger.ledger import BatchCommit, Ledger
 from tests.conftest import LocalPort
 from tests.harness.lake import Lake, LakeTable, spec_of
@@ -49,7 +49,7 @@ def attention(*results: JobResult) -> tuple[str, ...]:
     record = TableRecord()
     for result in results:
         record = record.after(result, 0.0)
-    return judge(replace(ROW, table=WRONG.table, freshness=None), Knowledge(record=record), 0.0).attention
+    return judge(replace(ROW, table=WRONG.table, freshness=None), record, 0.0).attention
 
 
 def test_corrected_row_reads_them(lake: Lake, engine: LocalPort) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from airflow_gddl.contract.errors import RetriableError
-from airflow_gddl.contract.layout import desired_path
+from airflow_gddl.contract.layout import desired_path, stop_path
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.landing.continuous_job import FRESH_SECONDS, DesiredStateKeeper
 from airflow_gddl.stores import Storage
@@ -107,14 +107,11 @@ def test_unreadable_metadata_and_damaged_state_change_nothing(both: Both) -> Non
 
 
 def test_stop_request_is_for_one_job(both: Both) -> None:
-    both.standing.stop("another")
+    Path(stop_path(both.standing.folder, "another")).touch()
     assert (both.later(), both.orders.stop.is_asked) == (False, False)
-    both.standing.stop("run 1/x")
+    Path(stop_path(both.standing.folder, "run 1/x")).touch()
     both.later()
     assert both.orders.stop.is_asked
-    both.standing.forget("run 1/x")
-    both.standing.forget("another")
-    assert [path.name for path in Path(both.standing.folder).iterdir()] == ["desired.json"]
 
 
 def test_job_without_a_folder_reads_nothing(both: Both) -> None:

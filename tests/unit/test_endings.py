@@ -24,7 +24,7 @@ from airflow_gddl.contract.codes import (
 from airflow_gddl.contract.codes.code import COUNTS
 from airflow_gddl.contract.result import ErrorInfo, JobResult, MainCounts, RunWarning
 from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION, Knowledge, judge, what_to_do
+from airflow_gddl.runtime.state.table_status import NEEDS_ATTENTION, judge, what_to_do
 from airflow_gddl.runtime.table_directory import TableRow
 from tests.harness.asked import DOES
 from tests.unit.test_table_status import DAY, ROW, changed_daily
@@ -74,7 +74,7 @@ def with_code(code: str) -> TableRecord:
 
 def attention(record: TableRecord, code: str) -> tuple[str, ...]:
     rate = 1e-9 if code == QUARANTINE_RATE else 0.5
-    return judge(CALM, Knowledge(record=record, quarantine_rate=rate), 100.5 * DAY).attention
+    return judge(CALM, record, 100.5 * DAY, quarantine_rate=rate).attention
 
 
 CODES = [code for code in ENDINGS if code not in (SOURCE_STOPPED, WINDOW_DIFFERENT)]

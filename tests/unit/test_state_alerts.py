@@ -19,7 +19,7 @@ from airflow_gddl.runtime.state.alerts import (
     without_load,
 )
 from airflow_gddl.runtime.state.table_runs import TableRecord
-from airflow_gddl.runtime.state.table_status import Knowledge, TableStatus, judge
+from airflow_gddl.runtime.state.table_status import TableStatus, judge
 from tests.unit.test_table_status import ROW, moment, result
 
 NOW = 1010.0
@@ -29,7 +29,7 @@ LIMITS = AlertLimits(quarantine_rate=0.01, failed_runs=2)
 def standing(done: JobResult, now: float = NOW, **row: object) -> TableStatus:
     record = TableRecord().after(done, now)
     changed = replace(ROW, **row)  # type: ignore[arg-type]  # fields of a row by name
-    return judge(changed, Knowledge(record=replace(record, seen=0.0)), now)
+    return judge(changed, replace(record, seen=0.0), now)
 
 
 GOOD = replace(result("succeeded", 1000, 995), quarantined=0, changes_written=300)
@@ -117,7 +117,7 @@ def record_with(*runs: tuple[JobResult, tuple[str, str]]) -> TableRecord:
 
 def row_with(record: TableRecord, now: float = NOW, **row: object) -> TableStatus:
     changed = replace(ROW, **{"freshness": None, **row})  # type: ignore[arg-type]  # fields of a row by name
-    return judge(changed, Knowledge(record=record), now)
+    return judge(changed, record, now)
 
 
 @pytest.mark.parametrize(

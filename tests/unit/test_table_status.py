@@ -17,7 +17,7 @@ from airflow_gddl.contract.codes import DEPENDENCY_FAILED, FRESHNESS_MISSED
 from airflow_gddl.contract.result import ErrorInfo, Freshness, JobResult, MainCounts, RunWarning
 from airflow_gddl.runtime.state.documents import PipelineState, decode, encode
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, RunningJob, TableHint, TablePoll, TableRecord, merged
-from airflow_gddl.runtime.state.table_status import STATES, Knowledge, heartbeat_of, judge
+from airflow_gddl.runtime.state.table_status import STATES, heartbeat_of, judge
 from airflow_gddl.runtime.table_directory import TableRow
 from tests.harness.examples import at_random
 
@@ -63,9 +63,9 @@ def test_codes_of_the_register_are_stored_as_text() -> None:
     assert decode(encode(PipelineState(notified=notified))).notified == notified
 
 
-def known(record: TableRecord | None = None, **facts: Any) -> Knowledge:
+def known(record: TableRecord | None = None, **facts: Any) -> TableRecord:
     """Of a table with these facts beside those of its runs."""
-    return Knowledge(record=replace(record or TableRecord(), **facts))
+    return replace(record or TableRecord(), **facts)
 
 
 @dataclass
@@ -343,7 +343,7 @@ def test_what_is_most_urgent_is_shown() -> None:
     works = known(poll=waits, running=RunningJob(since=1950, until=2001))
     assert (judge(calm, works, 2000).state, judge(calm, works, 2000).running) == ("running", 1950)
     assert judge(calm, works, 2001).state == "waiting", "nobody has reported of the job for too long"
-    again = judge(ROW, known(failed, poll=waits, running=works.record.running, seen=1000), 2000)
+    again = judge(ROW, known(failed, poll=waits, running=works.running, seen=1000), 2000)
     assert (again.state, again.running) == ("failed", 1950)
 
 
@@ -414,11 +414,11 @@ def test_a_quiet_table_is_late_only_if_its_source_stood_still(
         else:
             beat = beat.polled(TablePoll(polled=now, files=9), waits=True)
     quiet = TableRecord().after(result("succeeded", now, 10), now)
-    shown = judge(row, Knowledge(record=quiet, heartbeat=heartbeat_of(beat)), now)
+    shown = judge(row, quiet, now, heartbeat_of(beat))
     assert (shown.state, shown.attention) == ("fresh", ())
     facts = heartbeat_of(beat.polled(TablePoll(polled=now + 21 + pause, files=9), waits=False))
     polled = TablePoll(polled=now + 21 + pause, clear=now + 21 + pause)
-    shown = judge(row, Knowledge(record=replace(quiet, poll=polled), heartbeat=facts), now + 21 + pause)
+    shown = judge(row, replace(quiet, poll=polled), now + 21 + pause, facts)
     if beat.commit is not None:
         assert (shown.state, shown.late, shown.attention) == ("late", True, ("SOURCE_STOPPED",))
 

@@ -164,15 +164,6 @@ def read_directory(generation: Path) -> Directory:
     return msgspec.json.decode((generation / TABLES).read_bytes(), type=Directory)
 
 
-def read_roots(generation: Path) -> Roots:
-    """Read landing root and lake of a generation.
-
-    Raises:
-        OSError, GddlError, ValueError, KeyError: it is missing or damaged.
-    """
-    return decode(Roots, json.loads((generation / TABLES).read_bytes())["roots"])
-
-
 def read_placement(generation: Path) -> PlacementDocument:
     """Read which tables share which DAGs in a generation.
 

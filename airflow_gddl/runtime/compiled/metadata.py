@@ -147,8 +147,10 @@ class CompiledMetadata:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 theirs = {str(entry["dag_id"]) for entry in cache.read_index(generation)}
                 ids = sorted(own_ids & (theirs | {*cache.read_upkeep(generation, since)}))
-                others = documents.read_roots(generation) != documents.read_roots(self.generation)
-                if ids and metadata != self.settings.metadata and others:
+                if not ids or metadata == self.settings.metadata:
+                    continue
+                roots, own_roots = (documents.read_directory(one).roots for one in (generation, self.generation))
+                if roots != own_roots:
                     what = f"{metadata} has {len(ids)} DAGs of the same ids, e.g. {ids[0]}; one hides the other"
                     remedy = "set dag_prefix in the gddl.yaml of all metadata folders but one"
                     lines.append(str(MetadataError(DAG_IDS_TAKEN, what, where=self.settings.metadata, remedy=remedy)))

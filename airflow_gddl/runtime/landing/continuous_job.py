@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.codec import to_document
 from airflow_gddl.contract.errors import GddlError
-from airflow_gddl.contract.layout import desired_path, standing_folder, stop_path
+from airflow_gddl.contract.layout import desired_path, standing_folder
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import DesiredState, Roots
 from airflow_gddl.runners.interface import Listener, ProgressEvent
@@ -70,14 +70,6 @@ class DesiredStateKeeper:
         except GddlError as error:
             _LOG.warning("the desired state of %s could not be updated: %s", self.name, error)
 
-    def stop(self, run_id: str) -> None:
-        """Ask the job of that id to finish its current batch and end.
-
-        Raises:
-            GddlError: as `Storage`.
-        """
-        open_store(self.environ).write(stop_path(self.folder, run_id), b"")
-
     def remove(self) -> None:
         """Remove all objects: there will be no other job of this name. Failures are logged."""
         try:
@@ -85,14 +77,6 @@ class DesiredStateKeeper:
             store.delete(*(item.path for item in store.list(self.folder)))
         except GddlError as error:
             _LOG.warning("%s could not be removed: %s", self.folder, error)
-
-    def forget(self, run_id: str) -> None:
-        """Remove the stop request of a job that has ended.
-
-        Raises:
-            GddlError: as `Storage`.
-        """
-        open_store(self.environ).delete(stop_path(self.folder, run_id))
 
 
 FLUSH_SECONDS = 15.0
@@ -104,7 +88,7 @@ class ContinuousJobMonitor:
     """A `Listener` for one job, with bounded memory. If the store does not respond, writes are retried later.
 
     Attributes:
-        run, task: Airflow's ids.
+        run, task: Airflow's ids; empty where Airflow did not start the job.
         state: receives a hint for every table, so that dependent tables of other pipelines see that it is loaded.
         alert: called once a minute, after the state was written.
         last: each table's newest result.
@@ -113,8 +97,8 @@ class ContinuousJobMonitor:
     standing: DesiredStateKeeper
     state: StateRecorder
     listener: Listener
-    run: str
-    task: str
+    run: str = ""
+    task: str = ""
     alert: Callable[[], None] = lambda: None
     now: Callable[[], float] = time.monotonic
     last: dict[str, JobResult] = field(default_factory=dict)

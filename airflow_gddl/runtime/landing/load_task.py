@@ -25,44 +25,20 @@ from airflow_gddl.runtime.table_directory import in_order
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoadRequest:
-    """A task's part of a run.
+CLAIM_WAIT_SECONDS = 90.0
+"""How long a job waits for a table that another run holds."""
+
+
+@dataclass(kw_only=True)
+class Loading:
+    """A task's part of a run: runs its jobs, and keeps the pipeline's state.
 
     Attributes:
-        run: Airflow's run id.
+        run, task: Airflow's ids.
         job_id: first part of the jobs' run ids; sorts by time, and is unique beyond it.
-        wait_seconds: how long a job waits for a table that another run holds.
         begun: tables that this try started with before it was deferred, or the one that a user cleared; null at the
             start of a task that loads what the sensor found. None of them is left to another run.
         max_tries: of the task instance, see `StageEnd`.
-    """
-
-    document: PipelineDocument
-    work: PipelineWork
-    stage: Stage
-    run: str
-    job_id: str
-    wait_seconds: float
-    begun: tuple[str, ...] | None = None
-    max_tries: int = 0
-
-    @property
-    def by_person(self) -> bool:
-        """Whether a user started the run, so that all folders are listed in full, whatever their size."""
-        return is_by_person(self.run) or self.work.form.is_some
-
-    @property
-    def marks(self) -> Mapping[str, str]:
-        return self.work.marks(self.stage)
-
-
-@dataclass
-class Loading:
-    """Runs the jobs of a load request; keeps the pipeline's state.
-
-    Attributes:
-        task: Airflow's id of the task.
         results: of every finished table, in order of completion.
         log: of the last job; null when there was none or it kept none.
         stopped: whether a job was asked to stop.
@@ -70,10 +46,16 @@ class Loading:
         left: tables that another run has loaded since they were listed, or loads now.
     """
 
-    request: LoadRequest
+    document: PipelineDocument
+    work: PipelineWork
+    stage: Stage
     state: StateRecorder
     listener: Listener
+    run: str
+    job_id: str
     task: str = ""
+    begun: tuple[str, ...] | None = None
+    max_tries: int = 0
     results: list[JobResult] = field(default_factory=list)
     log: str | None = None
     stopped: bool = False
@@ -83,28 +65,30 @@ class Loading:
     _kept: list[JobResult] = field(default_factory=list)
     _job_started: tuple[JobSpec, float] | None = None
 
+    @property
+    def marks(self) -> Mapping[str, str]:
+        return self.work.marks(self.stage)
+
     def todo(self) -> tuple[TableSpec, ...]:
-        """Tables of the request that this run has not loaded yet; all, when a finished run was cleared.
+        """Tables of the work that this run has not loaded yet; all, when a finished run was cleared.
 
         For a resumed try: the tables that it started with. Without those that another run has loaded since they were
         listed: runs overlap, and a task may wait long for a slot of its pool.
         """
-        marks = self.request.marks
-        if self.request.begun is not None:
-            begun = set(self.request.begun)
-            return tuple(spec for spec in self.request.document.specs if spec.table in begun and spec.table in marks)
-        run, stage = self.request.run, self.request.stage
+        marks, run, stage = self.marks, self.run, self.stage
+        if self.begun is not None:
+            return tuple(spec for spec in self.document.specs if spec.table in marks and spec.table in self.begun)
         # A retry of a finished stage is not a clearing: Airflow lost the worker between the load and its report.
         end = self.state.known.end_of(stage, run)
-        if end is not None and self.request.max_tries > end.max_tries:
+        if end is not None and self.max_tries > end.max_tries:
             self.state.change(lambda known: known.reopened(stage, run, marks))
         hints = self.state.known.hints
         done = {  # a cleared sensor makes another listing
             name
             for name, hint in hints.items()
-            if (hint.run, hint.mark, hint.looked_at) == (run, marks.get(name), self.request.work.looked_at)
+            if (hint.run, hint.mark, hint.looked_at) == (run, marks.get(name), self.work.looked_at)
         }
-        open_ = [spec for spec in self.request.document.specs if spec.table in marks and spec.table not in done]
+        open_ = [spec for spec in self.document.specs if spec.table in marks and spec.table not in done]
         loaded = [
             spec.table
             for spec in open_
@@ -120,8 +104,7 @@ class Loading:
 
     def _may_leave(self, spec: TableSpec) -> bool:
         """Whether another run may load the table in place of this one."""
-        work = self.request.work
-        return not work.form.is_some and spec.table not in {*work.again, *(self.request.begun or ())}
+        return not self.work.form.is_some and spec.table not in (*self.work.again, *(self.begun or ()))
 
     def load(self, runner: Runner, specs: Sequence[TableSpec], marks: Mapping[str, str]) -> None:
         """Load tables, each after its dependencies and only if these were loaded.
@@ -189,13 +172,13 @@ class Loading:
             self.state.end()
             return
         # A remote job reports nothing while it runs; its task's timeout limits it.
-        unfinished = {spec.table for spec in self.request.document.specs if spec.table in self._marks}
+        unfinished = {spec.table for spec in self.document.specs if spec.table in self._marks}
         unfinished -= {result.table for result in self.results}
-        self.state.begin(sorted(unfinished), self.request.document.pipeline.run_timeout)
+        self.state.begin(sorted(unfinished), self.document.pipeline.run_timeout)
 
     @property
     def _airflow(self) -> tuple[str, str]:
-        return self.request.run, self.task
+        return self.run, self.task
 
     @property
     def failed(self) -> list[JobResult]:
@@ -207,33 +190,34 @@ class Loading:
     def on_result(self, result: JobResult) -> None:
         self.results.append(result)
         self.listener.on_result(result)
-        action, hint = self.request.work.form.action, None
+        action, hint = self.work.form.action, None
         if action == "verify":  # which has no load result
             return
         whole = action not in ("replay", "dismiss")
         if whole and result.status != "failed":
             mark = "" if result.revisit else self._marks[result.table]
-            hint = TableHint(mark=mark, looked_at=self.request.work.looked_at, run=self.request.run)
+            hint = TableHint(mark=mark, looked_at=self.work.looked_at, run=self.run)
         event = extra_of(result) if hint is not None or action == "replay" else None
         self._kept.append(self.state.take(result, self._airflow, whole=whole, hint=hint, event=event))
 
     def _job(self, runner: Runner, specs: Sequence[TableSpec]) -> None:
-        form = self.request.work.form
+        form = self.work.form
         options = JobOptions(
             action=action_of(form),
-            full_listing=self.request.by_person,
-            wait_seconds=self.request.wait_seconds,
-            origin=(self.request.document.pipeline.dag_id, *self._airflow),
+            # A user's run lists all folders in full, whatever their size.
+            full_listing=is_by_person(self.run) or form.is_some,
+            wait_seconds=CLAIM_WAIT_SECONDS,
+            origin=(self.document.pipeline.dag_id, *self._airflow),
         )
         names = hashlib.sha256("\n".join(spec.table for spec in specs).encode()).hexdigest()
         job = JobSpec(
-            run_id=f"{self.request.job_id}{names[:4]}",
-            roots=self.request.document.roots,
+            run_id=f"{self.job_id}{names[:4]}",
+            roots=self.document.roots,
             tables=in_order(specs),
-            tiers=self.request.document.tiers,
+            tiers=self.document.tiers,
             options=options,
-            catalogs=self.request.document.catalogs,
-            access=self.request.document.access,
+            catalogs=self.document.catalogs,
+            access=self.document.access,
         )
         self._kept = []
         self._job_started = (job, time.monotonic())

@@ -8,10 +8,10 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from airflow_gddl.contract.codes import OPTION_INVALID
+from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import MetadataError
 from airflow_gddl.contract.names import NamedTable, TableNames
 from airflow_gddl.runtime.compiled.documents import Directory
@@ -207,11 +207,22 @@ def requested(
 def _seconds(text: str | None) -> float | None:
     if text is None:
         return None
+    return moment_in(f"{text!r}", text, "2024-01-31T00:00:00Z")
+
+
+def moment_in(named: str, text: str, example: str) -> float:
+    """Seconds since the epoch; UTC when the text names no zone.
+
+    Args:
+        named: what the message calls it.
+
+    Raises:
+        MetadataError: `OPTION_INVALID`.
+    """
     try:
-        moment = datetime.fromisoformat(text)
-    except (ValueError, TypeError) as error:
-        raise invalid_request(f"{text!r} is not a moment", "write ISO 8601, e.g. 2024-01-31T00:00:00Z") from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        return moment_of(text).timestamp()
+    except ValueError as error:
+        raise invalid_request(f"{named} is not a moment", f"write ISO 8601, e.g. {example}") from error
 
 
 def invalid_request(what: str, remedy: str) -> MetadataError:
@@ -223,21 +234,11 @@ def is_by_person(run_id: str) -> bool:
     return not run_id.startswith(_BY_AIRFLOW)
 
 
-@dataclass(frozen=True)
-class Requests:
-    """What a request asks of DAGs.
+def requests_of(
+    params: Mapping[str, Any], directory: Directory | None
+) -> tuple[dict[str, dict[str, Any]], tuple[MetadataError, ...]]:
+    """What a request asks of DAGs: DAG id to the `conf` of the run to trigger, sorted; and why tables are in none.
 
-    Attributes:
-        by_dag: DAG id to the `conf` of the run to trigger, sorted.
-        refused: why tables are in none of them.
-    """
-
-    by_dag: Mapping[str, dict[str, Any]]
-    refused: tuple[MetadataError, ...] = ()
-
-
-def requests_of(params: Mapping[str, Any], directory: Directory | None) -> Requests:
-    """
     Args:
         params: fields of the trigger form; `tables` names at least one.
         directory: every table of the metadata; None: it can't be read.
@@ -256,7 +257,7 @@ def requests_of(params: Mapping[str, Any], directory: Directory | None) -> Reque
         by_dag[dag_id].append(table)
     # Without the keys that Airflow added for its own purposes: it adds them again, for the runs that are triggered.
     given = {name: params[name] for name in FIELDS if params.get(name) not in (None, False, [], "")}
-    return Requests({dag_id: {**given, "tables": tables} for dag_id, tables in sorted(by_dag.items())}, refused)
+    return {dag_id: {**given, "tables": tables} for dag_id, tables in sorted(by_dag.items())}, refused
 
 
 def loaded_by(tables: Iterable[str], directory: Directory | None) -> dict[str, str]:

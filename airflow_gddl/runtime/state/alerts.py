@@ -62,7 +62,7 @@ _COMMANDS: dict[str, str] = {
 class AlertLimits:
     """
     Attributes:
-        quarantine_rate: see `table_status.Knowledge`.
+        quarantine_rate: see `table_status.judge`.
         failed_runs: number of runs in a row in which a table fails until that is reported, from 1.
     """
 

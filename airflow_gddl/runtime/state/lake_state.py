@@ -13,7 +13,7 @@ from airflow_gddl.contract.completeness import HeartbeatFacts
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.runtime.state.documents import BY_HAND, SUFFIX, PipelineState, decode, folder, place
 from airflow_gddl.runtime.state.table_runs import TableRecord, merged
-from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, Knowledge, TableStatus, heartbeat_of, judge
+from airflow_gddl.runtime.state.table_status import MOST_QUARANTINED, TableStatus, heartbeat_of, judge
 from airflow_gddl.runtime.table_directory import TableRow
 from airflow_gddl.stores import StoredObject, open_store, read_if_there
 
@@ -162,19 +162,22 @@ def combined(states: Mapping[str, PipelineState]) -> LakeState:
 def table_statuses(
     rows: Iterable[TableRow], known: LakeState, now: float, quarantine_rate: float = MOST_QUARANTINED
 ) -> list[TableStatus]:
-    """One for each row, in the same order; for `quarantine_rate` see `table_status.Knowledge`."""
+    """One for each row, in the same order; for `quarantine_rate` see `table_status.judge`."""
     made = []
     for row in rows:
         name = row.table
-        of_it = Knowledge(
-            record=known.record(name),
-            heartbeat=_heartbeat(row, known),
-            unread=known.is_unread(row),
-            quarantine_rate=quarantine_rate,
-        )
         # No pipeline loads an invalid row; users who may see its last pipeline may see its state.
         shown = replace(row, dag_id=known.homes.get(name)) if row.problems else row
-        made.append(judge(shown, of_it, now))
+        made.append(
+            judge(
+                shown,
+                known.record(name),
+                now,
+                _heartbeat(row, known),
+                unread=known.is_unread(row),
+                quarantine_rate=quarantine_rate,
+            )
+        )
     return made
 
 

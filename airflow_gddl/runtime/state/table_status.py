@@ -8,7 +8,7 @@ not change keeps its table fresh as long as it is polled, unless its heartbeat s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from airflow_gddl.contract import codes
@@ -84,37 +84,35 @@ class TableStatus:
     attention: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Knowledge:
-    """Inputs for a table's state; None: unknown.
+def judge(
+    row: TableRow,
+    record: TableRecord,
+    now: float,
+    heartbeat: HeartbeatFacts | None = None,
+    *,
+    unread: bool = False,
+    quarantine_rate: float = MOST_QUARANTINED,
+) -> TableStatus:
+    """The state of a table at `now`.
 
-    Attributes:
-        unread: what is stored of its runs can't be read, so that nothing is known where `record` is empty.
-        quarantine_rate: the share of its rows, or of the newest run's, that may be in quarantine, 0 to 1.
+    Args:
         record: what is remembered of it; empty before any run and poll.
         heartbeat: of the table's source; None: it has none, or nothing is known of it.
+        unread: what is stored of its runs can't be read, so that nothing is known where `record` is empty.
+        quarantine_rate: the share of its rows, or of the newest run's, that may be in quarantine, 0 to 1.
     """
-
-    record: TableRecord = field(default_factory=TableRecord)
-    heartbeat: HeartbeatFacts | None = None
-    unread: bool = False
-    quarantine_rate: float = MOST_QUARANTINED
-
-
-def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
-    """The state of a table at `now`."""
-    record, poll = known.record, known.record.poll
+    poll = record.poll
     # The last poll found pending files, and no run has loaded them since.
     waiting = poll is not None and poll.since is not None and (record.complete or 0) <= poll.polled
     as_of = None if record.succeeded is None else _applied(record, record.commit, _clear(record))
     behind = None if as_of is None else now - as_of
     overdue = row.enabled and row.freshness is not None and (behind is None or behind > row.freshness)
-    stopped = row.enabled and record.succeeded is not None and is_stopped(known.heartbeat, row.freshness, record.commit)
+    stopped = row.enabled and record.succeeded is not None and is_stopped(heartbeat, row.freshness, record.commit)
     late = stopped or (overdue and not _is_in_grace(row, record, now))
     running = record.running.since if record.running is not None and record.running.until > now else None
-    attention = _attention(known, now, stopped=stopped) if row.enabled else ()
+    attention = _attention(record, now, quarantine_rate, stopped=stopped) if row.enabled else ()
     state = _state(row, record, late=late, attention=bool(attention), waiting=waiting, running=running is not None)
-    state = "unknown" if row.enabled and known.unread and record.started is None else state
+    state = "unknown" if row.enabled and unread and record.started is None else state
     return TableStatus(
         row=row,
         record=record,
@@ -127,7 +125,7 @@ def judge(row: TableRow, known: Knowledge, now: float) -> TableStatus:
         behind=behind,
         as_of=as_of,
         complete_until=complete_until(
-            record.commit, as_of, known.heartbeat, verified=record.verified, missing_from=record.missing_from
+            record.commit, as_of, heartbeat, verified=record.verified, missing_from=record.missing_from
         ),
         waiting=poll.waiting if poll is not None and waiting else 0,
         attention=attention,
@@ -193,18 +191,16 @@ def needs_maintenance(record: TableRecord, now: float) -> bool:
 
 def attention_of(result: JobResult, now: float, quarantine_rate: float) -> tuple[str, ...]:
     """Codes for which a result by itself lets its table need attention, whatever earlier runs found."""
-    record = TableRecord().after(result, now)
-    return _attention(Knowledge(record=record, quarantine_rate=quarantine_rate), now, stopped=False)
+    return _attention(TableRecord().after(result, now), now, quarantine_rate, stopped=False)
 
 
-def _attention(known: Knowledge, now: float, *, stopped: bool) -> tuple[str, ...]:
-    record = known.record
+def _attention(record: TableRecord, now: float, quarantine_rate: float, *, stopped: bool) -> tuple[str, ...]:
     codes = {code for code in NEEDS_ATTENTION if code != FILE_UNREADABLE and record.holds(code)}
     holds = {
         FOLDER_MISSING: _is_lost(record),
         **{code: record.holds(code) for code in (VERIFY_DIFFERENT, SOURCE_DIFFERENT)},
         FILE_UNREADABLE: record.counted_files > 0,
-        QUARANTINE_RATE: has_many_quarantined(record, known.quarantine_rate),
+        QUARANTINE_RATE: has_many_quarantined(record, quarantine_rate),
         MAINTENANCE_DUE: needs_maintenance(record, now),
         SOURCE_STOPPED: stopped,
         WINDOW_DIFFERENT: record.missing_from is not None,

@@ -60,7 +60,7 @@ class PageSource:
     Attributes:
         compiled: gives the metadata as it is now.
         environ_of: environment for S3 for the metadata's roots.
-        quarantine_rate: see `table_status.Knowledge`.
+        quarantine_rate: see `table_status.judge`.
         clock: seconds since the epoch.
         patience: seconds for which a board is reused.
     """
