@@ -175,7 +175,7 @@ def _with_features(run: TableRun, result: JobResult) -> JobResult:
     if isinstance(options.action, Erase):
         for feature in installed_features():
             feature.forget_rows(run)
-    warnings = [warning for feature in features_of(run) for warning in feature.at_end(run)]
+    warnings = [warning for feature in features_of(run) for warning in feature.update(run)]
     return replace(result, warnings=(*result.warnings, *warnings)) if warnings else result
 
 
