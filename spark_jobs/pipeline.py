@@ -158,7 +158,7 @@ def run_batch(table: TableSession, batch: Batch) -> Batch:
     batch = merge(table, batch)  # tombstones, replica, history: one net change a key
     commit(table, batch)  # the ledger, last
     for feature in features_of(table.run):
-        feature.after_commit(table)
+        feature.update(table.run)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return batch
 

@@ -517,11 +517,11 @@ _VALUE_CHECKS = (
     _prefix,
     _sweep_limit,
     missing_features,
-    *(one.check_values for one in features().values() if one.check_values is not None),
+    *(one.check_values for one in features().values()),
 )
 _ROW_CHECKS = (
     _table_name, _keys, _mask, _exclusions, check_clustering, check_partitions, _keyless,
-    _cutting, _trigger, shard_problems, *(one.check for one in features().values() if one.check is not None),
+    _cutting, _trigger, shard_problems, *(one.check for one in features().values()),
 )  # fmt: skip
 check_values = Checks(*_VALUE_CHECKS)
 """Problems of single values only, for defaults, which have no `table` and `keys`."""

@@ -7,18 +7,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import RunWarning
-    from spark_jobs.batch.session import TableSession
     from spark_jobs.batch.table_run import TableRun
 
 
 class Feature:
     """What a feature does at these points; this one: nothing."""
 
-    def after_commit(self, table: TableSession) -> None:
-        """After a batch is in the ledger."""
-
-    def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do
-        """At the end of an action that wrote the tables."""
+    def update(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do
+        """After a batch is in the ledger, and at the end of an action that wrote the tables."""
         return ()
 
     def forget_rows(self, run: TableRun) -> None:
@@ -37,11 +33,7 @@ class Feature:
         """For a poll: whether an idle table needs a run all the same."""
         return False
 
-    def withdraw(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
-        """In maintenance of a row that does not use it any more: remove what readers find of it; returns the number of
-        files."""
-        return 0
-
     def clean(self, run: TableRun) -> int:  # noqa: ARG002 - for features that do
-        """In maintenance: remove files that nobody needs any more; returns their number."""
+        """In maintenance: remove files that nobody needs any more, of a row that no longer uses the feature also those
+        that its readers find; returns their number."""
         return 0

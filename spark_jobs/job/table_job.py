@@ -174,7 +174,7 @@ def _with_features(run: TableRun, outcome: TableOutcome) -> TableOutcome:
     if isinstance(options.action, Erase):
         for feature in installed_features():
             feature.forget_rows(run)
-    return outcome.with_warnings(warning for feature in features_of(run) for warning in feature.at_end(run))
+    return outcome.with_warnings(warning for feature in features_of(run) for warning in feature.update(run))
 
 
 def _is_held(run: TableRun, result: JobResult) -> bool:

@@ -10,7 +10,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import cast
 
 from airflow_gddl.contract.basics import FEATURE
@@ -27,28 +27,28 @@ class FeatureDescriptor:
 
     Attributes:
         is_used: whether a row uses it.
-        check_values: problems of single values of a row, also of defaults; None: there are none.
-        check: further problems of a row; None: there are none.
+        check_values: problems of single values of a row, also of defaults.
+        check: further problems of a row.
         remedies: by field, remedy for a value of the wrong type.
         tier: function of a row that uses it and of its tier that gives the tier by which its tables are written.
-        properties: function of a row that gives properties of its Delta tables of the kinds in `reads`; empty where the
+        properties: function of a row and one of its tables that gives properties of this Delta table; empty where the
             row does not use the feature.
         reads: tables whose data files its readers use, also files that Delta does not need any more.
-        shown_as: format of the metadata that it makes of a row's tables, for readers of another format; empty: none.
+        shown_as: format of the metadata that it makes of a row's tables, for readers of another format.
         folder: function of the lake, a row and one of its tables that gives the folder of that metadata.
         without: what a job without airflow-gddl does not do for a row that uses it, as a sentence.
     """
 
     is_used: Callable[[TableSpec], bool]
-    check_values: Callable[[TableSpec], Iterable[SpecProblem]] | None = None
-    check: Callable[[TableSpec], Iterable[SpecProblem]] | None = None
-    remedies: Mapping[str, Callable[[object], str]] = field(default_factory=dict)
-    tier: Callable[[TableSpec, TierSpec], TierSpec] = lambda _spec, tier: tier
-    properties: Callable[[TableSpec], Mapping[str, str]] = lambda _spec: {}
-    reads: tuple[TableKind, ...] = ()
-    shown_as: str = ""
-    folder: Callable[[str, TableSpec, TableKind], str] | None = None
-    without: str = ""
+    check_values: Callable[[TableSpec], Iterable[SpecProblem]]
+    check: Callable[[TableSpec], Iterable[SpecProblem]]
+    remedies: Mapping[str, Callable[[object], str]]
+    tier: Callable[[TableSpec, TierSpec], TierSpec]
+    properties: Callable[[TableSpec, TableKind], Mapping[str, str]]
+    reads: tuple[TableKind, ...]
+    shown_as: str
+    folder: Callable[[str, TableSpec, TableKind], str]
+    without: str
 
 
 ROW_TRACKING = "delta.enableRowTracking"
@@ -72,8 +72,7 @@ def used_by(spec: TableSpec) -> Mapping[str, FeatureDescriptor]:
 
 def properties_of(spec: TableSpec, kind: TableKind) -> dict[str, str]:
     """Properties that the row's features ask for in one of its Delta tables."""
-    asked = (one.properties(spec) for one in features().values() if kind in one.reads)
-    return {name: value for properties in asked for name, value in properties.items()}
+    return {name: value for one in features().values() for name, value in one.properties(spec, kind).items()}
 
 
 def with_properties(spec: TableSpec) -> TableSpec:
@@ -83,8 +82,7 @@ def with_properties(spec: TableSpec) -> TableSpec:
 
 def folders(lake: str, spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
     """By format, folders of the metadata that the row's features make of one of its tables for other readers."""
-    used = used_by(spec).values()
-    return {one.shown_as: one.folder(lake, spec, kind) for one in used if one.folder is not None}
+    return {one.shown_as: one.folder(lake, spec, kind) for one in used_by(spec).values()}
 
 
 def lacking(spec: TableSpec) -> Iterator[tuple[str, str]]:

@@ -81,9 +81,10 @@ def written_by(spec: TableSpec, tier: TierSpec) -> TierSpec:
     return tier if format_version(spec) == V3 else replace(tier, deletion_vectors=False)
 
 
-def properties(spec: TableSpec) -> Mapping[str, str]:
+def properties(spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
     """Version 3 has row ids. Its readers know no type widening of Delta, so files are written again instead."""
-    return {ROW_TRACKING: "true", WIDENS: "false"} if format_version(spec) == V3 else {}
+    asked = {ROW_TRACKING: "true", WIDENS: "false"}
+    return asked if kind in ICEBERG_KINDS and format_version(spec) == V3 else {}
 
 
 FEATURE = FeatureDescriptor(

@@ -157,8 +157,7 @@ def lost_by(spec: TableSpec) -> list[str]:
     own = [text for name, text in _LOST.items() if getattr(spec, name)]
     names = ", ".join(sorted(spec.mask))
     masked = [f"Fill masked columns ({names}): they keep what they had, and are null in new rows."]
-    of_features = [one.without for one in used_by(spec).values() if one.without]
-    return [*own, *of_features, *(masked if spec.mask else [])]
+    return [*own, *(one.without for one in used_by(spec).values()), *(masked if spec.mask else [])]
 
 
 def _left_by(known: Known) -> list[str]:

@@ -404,13 +404,10 @@ class _Maintenance:
         run = self.run
         if self._dry:
             return True
-        features = features_of(run)
-        if any(feature.at_end(run) for feature in features):
+        if any(feature.update(run) for feature in features_of(run)):
             return False
         if name == "replica":
-            kept.leftovers_removed += sum(feature.clean(run) for feature in features)
-            unused = (feature for feature in installed_features() if feature not in features)
-            kept.leftovers_removed += sum(feature.withdraw(run) for feature in unused)
+            kept.leftovers_removed += sum(feature.clean(run) for feature in installed_features())
         return True
 
     def _is_pointed_to(self, context: Engine) -> bool:

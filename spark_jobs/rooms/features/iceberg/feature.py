@@ -21,7 +21,6 @@ from airflow_gddl.contract.features.iceberg import format_version, iceberg_folde
 from airflow_gddl.contract.packages import package_missing
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.batch.feature import Feature
-from spark_jobs.batch.session import TableSession
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.rooms.features.iceberg.publishing import IcebergPublisher
 from spark_jobs.tables.delta_log import DeltaCommits
@@ -31,11 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Iceberg(Feature):
-    def after_commit(self, table: TableSession) -> None:
-        """As `at_end`, which warns."""
-        self.at_end(table.run)
-
-    def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:
+    def update(self, run: TableRun) -> tuple[RunWarning, ...]:
         """Update the metadata to the newest versions of replica and history.
 
         Raises nothing: the Delta tables don't depend on it, and the next run tries again.
@@ -56,28 +51,27 @@ class Iceberg(Feature):
         commits, wanted = DeltaCommits(run.runtime.storage), format_version(run.spec)
         return any((commits.version(path), wanted) != versions.written() for path, versions in _tables(run))
 
-    def withdraw(self, run: TableRun) -> int:
-        return sum(_versions(run, kind).withdraw() for kind in ICEBERG_KINDS)
-
     def clean(self, run: TableRun) -> int:
-        """Remove metadata files that no reader needs; returns their number."""
+        """Remove metadata files that no reader needs, and all of tables that have none any more."""
         before = run.runtime.clock() - timedelta(seconds=seconds(run.spec.vacuum_retention))
         publishers = [publisher for publisher in _publishers(run) if publisher.versions.newest()]
         removed = sum(publisher.versions.clean(before, publisher.needed(before)) for publisher in publishers)
-        if not run.spec.history:
-            removed += _versions(run, "history").withdraw()
-        return removed
+        return removed + sum(_versions(run, kind).withdraw() for kind in ICEBERG_KINDS if kind not in _kinds(run))
 
 
 FEATURE = Iceberg()
 
 
+def _kinds(run: TableRun) -> tuple[TableKind, ...]:
+    """Tables of the row that have metadata; none of a row without `iceberg`."""
+    return tuple(kind for kind in ICEBERG_KINDS if run.spec.iceberg and (kind == "replica" or run.spec.history))
+
+
 def _tables(run: TableRun) -> Iterator[tuple[str, MetadataVersions]]:
     """Paths of the row's Delta tables that have metadata, if they exist, and the metadata."""
     storage = run.runtime.storage
-    for kind in ICEBERG_KINDS:
-        path = getattr(run.layout, kind)
-        if (kind == "replica" or run.spec.history) and DeltaCommits(storage).exists(path):
+    for kind in _kinds(run):
+        if DeltaCommits(storage).exists(path := getattr(run.layout, kind)):
             yield path, _versions(run, kind)
 
 
