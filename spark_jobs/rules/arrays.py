@@ -29,7 +29,7 @@ from airflow_gddl.contract.sql_types import (
     StructField,
     StructType,
 )
-from spark_jobs.plan.table_schema import Column, Schema
+from spark_jobs.plan.table_schema import GDDL, Column, Schema
 from spark_jobs.rooms.dialects.protocol import is_nanos
 
 _ARROW: Mapping[str, pa.DataType] = {
@@ -134,12 +134,14 @@ def schema_of(text: str) -> DeltaSchema:
     return DeltaSchema(columns, metadata)
 
 
-def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def flat(values: pa.Array | pa.ChunkedArray | np.ndarray) -> pa.Array:
     """One array without offset, dictionaries decoded.
 
     Raises:
         TextOverflowError: an array holds less text.
     """
+    if isinstance(values, np.ndarray):
+        return pa.array(values)
     if isinstance(values, pa.ChunkedArray):
         values = values.chunk(0) if values.num_chunks == 1 else _combined(values)
     if pt.is_dictionary(values.type):
@@ -162,28 +164,46 @@ def _combined(values: pa.ChunkedArray) -> pa.Array:
         ) from error
 
 
+def all_false(count: int) -> np.ndarray:
+    return np.zeros(count, dtype=bool)
+
+
+def all_true(count: int) -> np.ndarray:
+    return np.ones(count, dtype=bool)
+
+
+def is_true(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """Where booleans are true; null is false."""
+    return np.asarray(pc.fill_null(values, False), dtype=bool)
+
+
+def gddl_field(rows: pa.Table, name: str) -> pa.ChunkedArray:
+    """A field of the `_gddl` of rows."""
+    return pc.struct_field(rows.column(GDDL), name)
+
+
 def rows_where(rows: pa.Table, mask: np.ndarray) -> pa.Table:
     """Rows of which the mask is true; where all are, the rows themselves, since a copy of a full load takes long."""
-    return rows if mask.all() else rows.filter(pa.array(mask))
+    return rows if mask.all() else rows.filter(mask)
 
 
-def recast(values: pa.Array, target: pa.DataType) -> pa.Array:
+def recast(values: pa.Array | pa.ChunkedArray, target: pa.DataType) -> pa.Array:
     """Convert what always converts; structs match by name, case-insensitive, with Delta's refused characters replaced.
 
     Raises:
         pyarrow.ArrowInvalid: a value that doesn't fit after all.
     """
+    values = flat(values)
     if isinstance(values, pa.ExtensionArray):
-        values = values.storage
-    if pt.is_dictionary(values.type):
-        values = values.dictionary_decode()
+        values = flat(values.storage)
     source = values.type
     if source == target:
         return values
     if pt.is_null(source):
         return pa.nulls(len(values), target)
     if pt.is_nested(target):
-        return _recast_nested(values, target)
+        nested = _recast_struct if pt.is_struct(target) else _recast_map if pt.is_map(target) else _recast_list
+        return nested(values, target)
     if is_text(target) and not is_text(source):
         return texts(values)
     if pt.is_timestamp(target) and not is_text(source):  # by way of the unit, then of the zone
@@ -262,12 +282,6 @@ def texts(values: pa.Array) -> pa.Array:
     return values.cast(pa.string())
 
 
-def _recast_nested(values: pa.Array, target: pa.DataType) -> pa.Array:
-    if pt.is_struct(target):
-        return _recast_struct(values, target)
-    return _recast_map(values, target) if pt.is_map(target) else _recast_list(values, target)
-
-
 def _recast_struct(values: pa.StructArray, target: pa.StructType) -> pa.Array:
     places = {clean_name(f.name).lower(): i for i, f in enumerate(values.type)}
     parts = values.flatten()
@@ -275,8 +289,7 @@ def _recast_struct(values: pa.StructArray, target: pa.StructType) -> pa.Array:
     for wanted in target:
         at = places.get(wanted.name.lower())
         columns.append(pa.nulls(len(values), wanted.type) if at is None else recast(parts[at], wanted.type))
-    mask = values.is_null() if values.null_count else None
-    return pa.StructArray.from_arrays(columns, fields=list(target), mask=mask)
+    return pa.StructArray.from_arrays(columns, fields=list(target), mask=values.is_null())
 
 
 def _recast_list(values: pa.Array, target: pa.ListType) -> pa.Array:
@@ -286,23 +299,20 @@ def _recast_list(values: pa.Array, target: pa.ListType) -> pa.Array:
         values = values.cast(pa.list_(values.type.value_type))
     values = _rebased(values)
     inner = recast(values.values, target.value_type)
-    mask = values.is_null() if values.null_count else None
-    return pa.ListArray.from_arrays(values.offsets, inner, type=target, mask=mask)
+    return pa.ListArray.from_arrays(values.offsets, inner, type=target, mask=values.is_null())
 
 
 def _list_of_views(values: pa.Array) -> pa.Array:
     """Arrow 26 casts them to lists that lack their last offset."""
     sizes = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
     offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
-    mask = values.is_null() if values.null_count else None
-    return pa.ListArray.from_arrays(offsets, values.flatten(), mask=mask)
+    return pa.ListArray.from_arrays(offsets, values.flatten(), mask=values.is_null())
 
 
 def _recast_map(values: pa.MapArray, target: pa.MapType) -> pa.Array:
     values = _rebased(values)
     keys, items = recast(values.keys, target.key_type), recast(values.items, target.item_type)
-    mask = values.is_null() if values.null_count else None
-    made = pa.MapArray.from_arrays(values.offsets, keys, items, mask=mask)
+    made = pa.MapArray.from_arrays(values.offsets, keys, items, mask=values.is_null())
     return made if made.type == target else made.cast(target)
 
 
@@ -326,7 +336,7 @@ def by_name(rows: pa.Table, schema: pa.Schema, lacking: Callable[[str], pa.Chunk
             columns.append(pa.nulls(rows.num_rows, wanted.type))
             continue
         values = lacking(wanted.name) if at < 0 and lacking is not None else rows.column(at)
-        columns.append(values if values.type == wanted.type else recast(flat(values), wanted.type))
+        columns.append(values if values.type == wanted.type else recast(values, wanted.type))
     return pa.Table.from_arrays(columns, schema=schema)
 
 
@@ -351,7 +361,11 @@ NULLS_BY_KEY = int(pa.__version__.partition(".")[0]) >= 25
 def comparable(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The column with equal values in one form: to pyarrow, -0.0 is not 0.0, and a NaN may differ from another."""
     column = flat(values)
-    return _ordered_floats(column) if pt.is_floating(column.type) else column
+    if not pt.is_floating(column.type):
+        return column
+    # Whole numbers that compare as the floating point numbers do.
+    bits = np.array(pc.fill_null(in_one_form(column.cast(pa.float64())), 0.0)).view(np.int64)
+    return pa.array(np.where(bits < 0, bits ^ _SIGN, bits), mask=np.asarray(column.is_null()))
 
 
 def in_one_form(values: pa.Array) -> pa.Array:
@@ -363,7 +377,7 @@ def in_one_form(values: pa.Array) -> pa.Array:
     return pa.array(numbers, mask=np.asarray(values.is_null())).cast(values.type)
 
 
-def codes(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+def codes(values: pa.Array | pa.ChunkedArray | np.ndarray) -> np.ndarray:
     """Equal values have equal codes, from 0 on."""
     column = flat(values)
     if pt.is_struct(column.type):
@@ -374,7 +388,7 @@ def codes(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
     return np.asarray(encoded.indices).astype(np.int64)
 
 
-def row_codes(columns: Iterable[pa.Array | pa.ChunkedArray], count: int) -> np.ndarray:
+def row_codes(columns: Iterable[pa.Array | pa.ChunkedArray | np.ndarray], count: int) -> np.ndarray:
     """Rows that are equal in all columns have equal codes, from 0 to at most `count` - 1."""
     total, size, plain = np.zeros(count, np.int64), 1, True
     for column in columns:
@@ -390,7 +404,7 @@ def row_codes(columns: Iterable[pa.Array | pa.ChunkedArray], count: int) -> np.n
 
 
 def _dense(values: np.ndarray) -> tuple[np.ndarray, int]:
-    encoded = pc.dictionary_encode(pa.array(values))
+    encoded = pc.dictionary_encode(values)
     return np.asarray(encoded.indices).astype(np.int64), len(encoded.dictionary)
 
 
@@ -436,28 +450,16 @@ def ascending(rows: pa.Table, names: Sequence[str], *, nulls_by_key: bool = NULL
 def ranks(columns: Sequence[pa.Array], count: int) -> np.ndarray:
     """The place of each row in the order of the columns, which are `sortable`, from 1 on; equal rows share it."""
     at = sorted_rows(columns)
-    rises = np.ones(count, dtype=bool)
-    if count:
-        rises[1:] = False
-    for column in columns:
-        rises[1:] |= _differs_from_last(column.take(pa.array(at)))
     places = np.empty(count, np.int64)
-    places[at] = np.cumsum(rises)
+    places[at] = np.cumsum(changes(row_codes(columns, count)[at]))
     return places
-
-
-def _differs_from_last(values: pa.Array) -> np.ndarray:
-    """Whether each value but the first differs from the one before it; null equals null."""
-    later, earlier = values.slice(1), values.slice(0, max(0, len(values) - 1))
-    both = pc.fill_null(pc.not_equal(later, earlier), False)
-    return np.asarray(pc.or_(both, pc.xor(later.is_null(), earlier.is_null())))
 
 
 def compare_rows(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> np.ndarray:
     """For each pair of rows -1, 0 or 1, as the first is lower, equal or higher by the columns, left to right."""
     signs = np.zeros(len(first[0]), np.int8)
     for a, b in zip(first, second, strict=True):
-        higher, lower = (np.asarray(pc.fill_null(part, False)) for part in (pc.greater(a, b), pc.less(a, b)))
+        higher, lower = is_true(pc.greater(a, b)), is_true(pc.less(a, b))
         there = (np.asarray(part.is_valid()).astype(np.int8) for part in (a, b))
         signs = np.where(signs == 0, np.where(higher, 1, np.where(lower, -1, next(there) - next(there))), signs)
     return signs
@@ -465,7 +467,7 @@ def compare_rows(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> np.nd
 
 def changes(values: np.ndarray) -> np.ndarray:
     """Whether a value differs from the one before it; the first does."""
-    differs = np.ones(len(values), dtype=bool)
+    differs = all_true(len(values))
     differs[1:] = values[1:] != values[:-1]
     return differs
 
@@ -477,17 +479,11 @@ def numbered(values: np.ndarray, at: np.ndarray, counted: np.ndarray | None = No
         at: an order in which equal values are together.
         counted: which ones count; None: all.
     """
-    counts = np.ones(len(at), dtype=bool) if counted is None else counted[at]
+    counts = all_true(len(at)) if counted is None else counted[at]
     before = np.cumsum(counts) - counts
     places = np.empty(len(at), np.int64)
     places[at] = before - np.maximum.accumulate(np.where(changes(values[at]), before, 0))
     return places
-
-
-def _ordered_floats(values: pa.Array) -> pa.Array:
-    """Whole numbers that compare as the floating point numbers do."""
-    bits = np.array(pc.fill_null(in_one_form(values.cast(pa.float64())), 0.0)).view(np.int64)
-    return pa.array(np.where(bits < 0, bits ^ _SIGN, bits), mask=np.asarray(values.is_null()))
 
 
 WEIGHT = "weight"
@@ -499,7 +495,7 @@ def sample_of(rows: pa.Table, keys: pa.Schema) -> pa.Table:
     """Keys of a few of the rows, evenly spaced, each with `WEIGHT`."""
     count = min(_SAMPLE, rows.num_rows)
     at = np.linspace(0, rows.num_rows - 1, count).astype(np.int64)
-    sample = by_name(rows.take(pa.array(at)), keys)
+    sample = by_name(rows.take(at), keys)
     return sample.append_column(WEIGHT, pa.repeat(rows.num_rows / max(1, count), count))
 
 
@@ -517,9 +513,9 @@ def cuts_of(samples: Sequence[pa.Table], keys: pa.Schema, ranges: int) -> pa.Tab
     at = sorted_rows(order)
     passed = np.cumsum(np.asarray(rows.column(WEIGHT))[at])
     ends = passed[-1] * np.arange(1, ranges) / ranges
-    chosen = rows.select(keys.names).take(pa.array(at[np.minimum(np.searchsorted(passed, ends), len(at) - 1)]))
-    places = ranks(_columns(chosen), chosen.num_rows) if chosen.num_rows else np.zeros(0, np.int64)
-    return chosen.take(pa.array(np.unique(places, return_index=True)[1]))
+    chosen = rows.select(keys.names).take(at[np.minimum(np.searchsorted(passed, ends), len(at) - 1)])
+    places = ranks(_columns(chosen), chosen.num_rows)
+    return chosen.take(np.unique(places, return_index=True)[1])
 
 
 def range_of(rows: pa.Table, cuts: pa.Table) -> np.ndarray:

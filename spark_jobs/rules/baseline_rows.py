@@ -59,7 +59,7 @@ def gddl_of(
     parts = []
     for one in kind:
         value = values.get(one.name)
-        parts.append(pa.nulls(count, one.type) if value is None else recast(flat(value), one.type))
+        parts.append(pa.nulls(count, one.type) if value is None else recast(value, one.type))
     return pa.StructArray.from_arrays(parts, fields=list(kind))
 
 

@@ -19,10 +19,10 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.names import before_image_name, clean_name, landed_name, renamed
 from airflow_gddl.contract.sql_types import parse_type
-from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
+from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge
 from spark_jobs.rooms.dialects.protocol import sql_type
-from spark_jobs.rules.arrays import flat, recast, with_values
+from spark_jobs.rules.arrays import all_false, all_true, flat, gddl_field, recast, with_values
 from spark_jobs.rules.convert import Fitted, Mask, fit, mask_of
 from spark_jobs.rules.errors_table import entries
 
@@ -30,15 +30,15 @@ from spark_jobs.rules.errors_table import entries
 def by_settings(rows: pa.Table, schema: TableSchema, rule: Callable[[pa.Table, TableSchema], np.ndarray]) -> np.ndarray:
     """A mask of rows by a rule that asks the row's settings: of each change by those under which it came."""
     mask = rule(rows, schema)
-    stored = flat(pc.struct_field(rows.column(GDDL), "schema"))
+    stored = gddl_field(rows, "schema")
     for settings, ids in schema.earlier.items():
         where = came_by(stored, ids)
         if where.any():
-            mask[where] = rule(rows.filter(pa.array(where)), schema.under(settings))
+            mask[where] = rule(rows.filter(where), schema.under(settings))
     return mask
 
 
-def came_by(ids: pa.Array, schema_ids: tuple[int, ...]) -> np.ndarray:
+def came_by(ids: pa.Array | pa.ChunkedArray, schema_ids: tuple[int, ...]) -> np.ndarray:
     """Whether each change, by the `schema` of its `_gddl`, is of one of these schemas of the ledger."""
     return np.array(pc.is_in(ids, value_set=pa.array(schema_ids, ids.type)), dtype=bool)
 
@@ -62,7 +62,7 @@ def delivered(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
 
 
 def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
-    mask = np.ones(rows.num_rows, dtype=bool)
+    mask = all_true(rows.num_rows)
     if column == RESCUED:
         return mask
     if sources := schema.derived_from(column):
@@ -79,11 +79,11 @@ def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
 
 def has_column(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     """Whether the file of each change has a column, or all from which it is computed."""
-    mask = np.ones(rows.num_rows, dtype=bool)
+    mask = all_true(rows.num_rows)
     for name in schema.derived_from(column) or (column,):
         if name in schema.lacking:
             lacking = pa.array(schema.lacking[name], pa.int32())
-            mask &= ~np.asarray(pc.is_in(flat(pc.struct_field(rows.column(GDDL), "schema")), value_set=lacking))
+            mask &= ~np.asarray(pc.is_in(gddl_field(rows, "schema"), value_set=lacking))
     return mask
 
 
@@ -95,7 +95,7 @@ def lists(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
 def _lists(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     listing = schema.spelled(schema.spec.columns_to_update)
     if listing is None or column == listing:
-        return np.ones(rows.num_rows, dtype=bool)
+        return all_true(rows.num_rows)
     return listed(flat(rows.column(listing)), column)
 
 
@@ -107,14 +107,14 @@ def replaces_unknown(rows: pa.Table, schema: TableSchema) -> np.ndarray:
 def _replaces_unknown(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     listing = schema.spelled(schema.spec.columns_to_update)
     if schema.spec.ignore_null_updates:
-        return np.zeros(rows.num_rows, dtype=bool)
-    return np.ones(rows.num_rows, dtype=bool) if listing is None else np.array(flat(rows.column(listing)).is_null())
+        return all_false(rows.num_rows)
+    return all_true(rows.num_rows) if listing is None else np.array(flat(rows.column(listing)).is_null())
 
 
 def _rescued(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     """Whether each change has a rescued value of a column."""
     if not schema.rescues or flat(rows.column(RESCUED)).null_count == rows.num_rows:
-        return np.zeros(rows.num_rows, dtype=bool)
+        return all_false(rows.num_rows)
     texts = flat(rows.column(RESCUED)).to_pylist()
     return np.array([column.lower() in entries(text) for text in texts], dtype=bool)
 
@@ -146,13 +146,13 @@ def incomplete(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> np.
     An image that is no value of the column's type is none.
     A null image is a value where another column, none of the key, has an image: then the source sends whole rows.
     """
-    result = np.zeros(changes.num_rows, dtype=bool)
+    result = all_false(changes.num_rows)
     if not schema.partial or not moved.any():
         return result
     excluded = {*schema.keys, RESCUED, *schema.computed}  # computed columns follow theirs
     columns = [c for c in schema.columns if c not in excluded and not schema.is_technical(c)]
     images = {column: before_image(changes, schema, column) for column in columns}
-    nothing = np.zeros(changes.num_rows, dtype=bool)
+    nothing = all_false(changes.num_rows)
     whole = nothing.copy()
     for image in images.values():
         if image is not None:
@@ -191,9 +191,9 @@ def before_image(changes: pa.Table, schema: TableSchema, column: str) -> Fitted 
 def chosen(where: np.ndarray, yes: pa.Array, no: pa.Array) -> pa.Array:
     """As `pc.if_else`, also for nested types."""
     if not pt.is_nested(no.type):
-        return pc.if_else(pa.array(where), yes, no)
+        return pc.if_else(where, yes, no)
     rows = np.arange(len(no))
-    return pa.concat_arrays([yes, no]).take(pa.array(np.where(where, rows, rows + len(no))))
+    return pa.concat_arrays([yes, no]).take(np.where(where, rows, rows + len(no)))
 
 
 _AROUND = '[]" \t\r\n\f\v'
@@ -244,7 +244,7 @@ def _are(lists: pa.Array, test: Callable[[str | None], bool]) -> np.ndarray:
         lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
     encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
     results = [test(text) for text in encoded.dictionary.to_pylist()]
-    return np.array(results, dtype=bool)[np.asarray(encoded.indices)] if results else np.zeros(len(lists), dtype=bool)
+    return np.array(results, dtype=bool)[np.asarray(encoded.indices)] if results else all_false(len(lists))
 
 
 @functools.lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.spec import SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, is_complex
-from spark_jobs.rules.arrays import arrow_type, flat, with_values
+from spark_jobs.rules.arrays import arrow_type, flat, is_true, with_values
 from spark_jobs.rules.texts import (
     BITS,
     BLANKS,
@@ -116,8 +116,8 @@ class Fitted:
 
 
 def mask_of(values: pa.Array) -> Mask:
-    """From booleans without nulls."""
-    mask = np.asarray(values.to_numpy(zero_copy_only=False), dtype=bool)
+    """From booleans; null is false."""
+    mask = is_true(values)
     return mask if mask.any() else None
 
 

@@ -20,6 +20,7 @@ from airflow_gddl.contract.extensions import DmsOptions
 from spark_jobs.rooms.dialects.csv_forms import CsvForms, is_operation
 from spark_jobs.rooms.dialects.csv_lines import reader, records, restored, unused_character, with_usual_ends
 from spark_jobs.rooms.dialects.protocol import carried_list, match
+from spark_jobs.rules.arrays import all_true, is_true
 from spark_jobs.rules.texts import BLANKS
 
 _MARK = codecs.BOM_UTF8
@@ -204,7 +205,7 @@ def _without_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
 
 
 def _good(rows: CsvRows) -> np.ndarray:
-    every = np.ones(rows.table.num_rows, dtype=bool)
+    every = all_true(rows.table.num_rows)
     return every if rows.malformed is None else np.asarray(rows.malformed.is_null())
 
 
@@ -389,7 +390,7 @@ def with_carried(
     partial = np.asarray(pc.is_in(op, value_set=pa.array(["U", "D"])))
     names = [name for name in table.column_names if name != op_name]
     unnamed = {name: partial & _is(table.column(name), form.csv_no_sup or "") for name in names}
-    columns = {name: pc.if_else(pa.array(~unnamed[name]), table.column(name), pa.scalar(None, pa.string()))
+    columns = {name: pc.if_else(~unnamed[name], table.column(name), pa.scalar(None, pa.string()))
                if unnamed[name].any() else table.column(name) for name in names}  # fmt: skip
     lacks = {name: unnamed[name] | (partial & older[name] if name in older else False) for name in names}
     lists = [carried_list(names, lacks, row) for row in range(table.num_rows)]
@@ -398,4 +399,4 @@ def with_carried(
 
 
 def _is(values: pa.ChunkedArray, text: str) -> np.ndarray:
-    return np.asarray(pc.fill_null(pc.equal(values, text), False))
+    return is_true(pc.equal(values, text))

@@ -37,7 +37,17 @@ from spark_jobs.plan.sequence import Forms
 from spark_jobs.plan.sharding import rebuild_of
 from spark_jobs.plan.table_schema import GDDL, TableSchema, withholds
 from spark_jobs.rooms.dialects.protocol import LOADED, TRUNCATE, match
-from spark_jobs.rules.arrays import arrow_type, flat, in_one_form, is_text, recast
+from spark_jobs.rules.arrays import (
+    all_false,
+    all_true,
+    arrow_type,
+    flat,
+    gddl_field,
+    in_one_form,
+    is_text,
+    is_true,
+    recast,
+)
 from spark_jobs.rules.carried import before_image, incomplete, name_none, stored_lists
 from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
 from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
@@ -291,7 +301,7 @@ class DecodedGroup:
         remaining = [(int(numbers[row]), p, r) for row, p, r in zip(self.bad, self.problems, self.records, strict=True)
                 if not dropped[row]]  # fmt: skip
         return replace(
-            self, rows=self.rows.filter(pa.array(~dropped)), bad=tuple(row for row, _, _ in remaining),
+            self, rows=self.rows.filter(~dropped), bad=tuple(row for row, _, _ in remaining),
             problems=tuple(p for _, p, _ in remaining), records=tuple(r for _, _, r in remaining),
         )  # fmt: skip
 
@@ -299,9 +309,9 @@ class DecodedGroup:
     def good(self) -> pa.Table:
         if not self.bad:
             return self.rows
-        kept = np.ones(self.rows.num_rows, dtype=bool)
+        kept = all_true(self.rows.num_rows)
         kept[list(self.bad)] = False
-        return self.rows.filter(pa.array(kept))
+        return self.rows.filter(kept)
 
 
 @dataclass(frozen=True)
@@ -334,8 +344,8 @@ class _Decoder:
 
     def decode(self) -> DecodedGroup:
         op = self._op()
-        deletes = mask_of(pc.fill_null(pc.equal(op, "D"), False)) if self.how.kind == "change" else None
-        truncating = mask_of(pc.fill_null(pc.equal(op, TRUNCATE), False)) if self._may_truncate else None
+        deletes = mask_of(pc.equal(op, "D")) if self.how.kind == "change" else None
+        truncating = mask_of(pc.equal(op, TRUNCATE)) if self._may_truncate else None
         planned = self._columns.values(deletes)
         before = self._columns.planned(self.how.before.actions, deletes)
         sequence, unparsable = self._sequence()
@@ -349,7 +359,7 @@ class _Decoder:
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
                     *planned.problems, *before.problems, *self._image_problems(rows, deletes),
                     *self._list_problems(rows, op)]  # fmt: skip
-        loaded = mask_of(pc.fill_null(pc.equal(op, LOADED), False)) if self._may_be_loaded else None
+        loaded = mask_of(pc.equal(op, LOADED)) if self._may_be_loaded else None
         exempt = either(truncating, loaded)
         if exempt is not None:
             problems = [replace(p, where=but(p.where, loaded if p.code in _OF_TRUNCATES else exempt)) for p in problems]
@@ -397,7 +407,7 @@ class _Decoder:
         listing = None if named == self.how.dialect.carried else self.table_schema.spelled(named)
         if listing is None or self.how.kind != "change":
             return []
-        updates = np.asarray(pc.fill_null(pc.equal(op, "U"), False))
+        updates = is_true(pc.equal(op, "U"))
         where = updates & name_none(flat(rows.column(listing)), self.how.names, self.table_schema)
         return [RowProblem(where, COLUMNS_UNKNOWN, listing, "an update whose list of columns names none of its file")]
 
@@ -406,8 +416,8 @@ class _Decoder:
         named = self.table_schema.spec.columns_to_update
         listing = self.table_schema.spelled(named) if named == self.how.dialect.carried else None
         if listing is None:
-            return np.zeros(rows.num_rows, dtype=bool)
-        inserts = pc.fill_null(pc.equal(flat(pc.struct_field(rows.column(GDDL), "op")), "I"), False)  # null: malformed
+            return all_false(rows.num_rows)
+        inserts = pc.fill_null(pc.equal(flat(gddl_field(rows, "op")), "I"), False)  # null: malformed
         return np.asarray(pc.and_(inserts, flat(rows.column(listing)).is_valid()))
 
     @property
@@ -459,7 +469,7 @@ class _Decoder:
 
     def _sound(self, problems: Sequence[RowProblem]) -> np.ndarray:
         """Rows without a problem."""
-        sound = np.ones(self.group.rows, dtype=bool)
+        sound = all_true(self.group.rows)
         for problem in problems:
             if problem.where is not None:
                 sound &= ~problem.where
@@ -517,7 +527,7 @@ class _Decoder:
 
     def _key_problems(self, key: str, kind: SqlType, value: pa.Array) -> list[RowProblem]:
         source = next(a.source for a in self.how.plan.actions if a.target.name == key)
-        every = np.ones(self.group.rows, dtype=bool)
+        every = all_true(self.group.rows)
         empty = every if source is None else _null_mask(self.group.columns[source])
         return [
             RowProblem(empty, KEY_NULL, key, "a part of the key is null"),
@@ -600,7 +610,7 @@ class _Decoder:
     def _forms(self, values: pa.Array, bad: Sequence[int]) -> Forms:
         """Form to the least text of it in a good row, and its file."""
         kept = np.delete(np.arange(len(values)), list(bad))
-        text, file = values.take(pa.array(kept)), self.group.source.take(pa.array(kept))
+        text, file = values.take(kept), self.group.source.take(kept)
         rows = pa.table([forms(text), text, file], names=["form", "text", "file"])
         least = rows.filter(rows.column("form").is_valid()).group_by("form", use_threads=False)
         examples = least.aggregate([("text", "min"), ("file", "min")]).to_pylist()
@@ -667,7 +677,7 @@ class _Decoder:
         schema = self.table_schema
         if not bad or not schema.keys or not schema.shared_places or self.how.kind == "load" or self.group.replayed:
             return rows
-        gddl, aside = gddl_fields(rows), np.zeros(self.group.rows, dtype=bool)
+        gddl, aside = gddl_fields(rows), all_false(self.group.rows)
         aside[list(bad)] = True
         places = with_marks(gddl["position"], gddl["source_file"], gddl["sequence"], aside)
         return with_gddl(rows, position=places)

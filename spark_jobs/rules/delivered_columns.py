@@ -208,4 +208,4 @@ def _count(where: Mask) -> int:
 def _only(values: pa.Array, where: Mask) -> pa.Array:
     if where is None:
         return pa.nulls(len(values), values.type)
-    return pc.if_else(pa.array(where), values, pa.scalar(None, values.type))
+    return pc.if_else(where, values, pa.scalar(None, values.type))

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_jobs.rules.arrays import changes, row_codes, table_codes
+from spark_jobs.rules.arrays import all_false, changes, row_codes, table_codes
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """How folders spell null. Delta writes the empty text so, too."""
@@ -55,7 +55,7 @@ def split(rows: pa.Table, columns: Sequence[str]) -> Iterator[tuple[PartitionTex
     codes = row_codes([rows.column(name) for name in columns], rows.num_rows)
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1)) if rows.num_rows else np.zeros(0, np.int64)
-    rest = rows.drop_columns(list(columns)).take(pa.array(order))
+    rest = rows.drop_columns(list(columns)).take(order)
     for start, end in pairwise((*starts.tolist(), rows.num_rows)):
         first = rows.slice(int(order[start]), 1)
         partition = tuple((name, value_text(first.column(name)[0].as_py())) for name in columns)
@@ -96,7 +96,7 @@ def row_changes(before: pa.Table, after: pa.Table, keys: Sequence[str]) -> pa.Ta
         keys: columns that identify a row; a row with the same key on both sides is an update. Empty: no updates.
     """
     old, new = table_codes((before, after), after.column_names)
-    removed, come = before.take(pa.array(_surplus(old, new))), after.take(pa.array(_surplus(new, old)))
+    removed, come = before.take(_surplus(old, new)), after.take(_surplus(new, old))
     kept_key, same_key = _with_common_keys(removed, come, keys)
     return pa.concat_tables(
         [
@@ -121,7 +121,7 @@ def _surplus(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
 def _with_common_keys(removed: pa.Table, come: pa.Table, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     """Which rows of each side have a key that the other side has too."""
     if not keys:
-        return np.zeros(removed.num_rows, bool), np.zeros(come.num_rows, bool)
+        return all_false(removed.num_rows), all_false(come.num_rows)
     old, new = table_codes((removed, come), keys)
     return np.isin(old, new), np.isin(new, old)
 

@@ -28,7 +28,7 @@ from airflow_gddl.contract.table_spec import HASHED
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.plan.sequence import have_one_type, is_after
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import flat, is_text, sortable, sorted_rows, with_values
+from spark_jobs.rules.arrays import all_false, flat, gddl_field, is_text, is_true, sortable, sorted_rows, with_values
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.masks import hashed as hash_of_mask
 from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
@@ -208,7 +208,7 @@ def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: Erase
     """
     if not erased or not group.rows.num_rows:
         return group, 0
-    bad = np.zeros(group.rows.num_rows, dtype=bool)
+    bad = all_false(group.rows.num_rows)
     bad[list(group.bad)] = True
     matches = ErasedMatches.of(group.rows, table_schema, _of_erased(group.rows, table_schema, erased))
     turned = matches.turned & ~bad
@@ -247,12 +247,12 @@ class ErasedMatches:
     def of(cls, rows: pa.Table, table_schema: TableSchema, holds: Holds) -> ErasedMatches:
         texts = key_texts(rows, table_schema)
         current = np.array([holds(row, key) for row, key in enumerate(texts)], dtype=bool)
-        nothing = np.zeros(rows.num_rows, dtype=bool)
+        nothing = all_false(rows.num_rows)
         if not table_schema.before_of_key:
             return cls(current=current, old=nothing, turned=nothing, others=())
         olds = key_texts(rows, table_schema, old=True)
         old = np.array([holds(row, key) for row, key in enumerate(olds)], dtype=bool)
-        ops = pc.struct_field(rows.column(GDDL), "op").to_pylist()
+        ops = gddl_field(rows, "op").to_pylist()
         moved = np.array([op == "U" and a != b for op, a, b in zip(ops, texts, olds, strict=True)], dtype=bool)
         turned = current & ~old & moved
         others = dict.fromkeys(tuple(map(str, olds[row])) for row in np.flatnonzero(turned))
@@ -280,7 +280,7 @@ def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.
 
 def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
     """Rows with any before image."""
-    mask = np.zeros(rows.num_rows, dtype=bool)
+    mask = all_false(rows.num_rows)
     there = set(rows.column_names)
     for column in table_schema.before:
         if column.name in there:
@@ -331,15 +331,15 @@ def _candidates(rows: pa.Table, schema: TableSchema, key: tuple[str, ...]) -> pa
     columns = [flat(rows.column(name)) for name in names if name in rows.column_names]
     if not (all(pt.is_integer(c.type) for c in columns) or all(is_text(c.type) for c in columns)):
         return rows
-    hits = [np.asarray(pc.fill_null(pc.equal(column.cast(pa.string()), key[0]), False)) for column in columns]
-    return rows.filter(pa.array(np.logical_or.reduce(hits)))
+    hits = [is_true(pc.equal(column.cast(pa.string()), key[0])) for column in columns]
+    return rows.filter(np.logical_or.reduce(hits))
 
 
 def highest(rows: pa.Table, limit: int) -> KeyRows:
     """At most `limit` of the rows: those of the highest generation, sequence, batch and position."""
     gddl = gddl_fields(rows)
     at = sorted_rows([gddl["generation"], *sortable(gddl["sequence"]), gddl["batch_id"], gddl["position"]])
-    return KeyRows(rows=rows.take(pa.array(at[max(0, len(at) - limit) :])), count=rows.num_rows)
+    return KeyRows(rows=rows.take(at[max(0, len(at) - limit) :]), count=rows.num_rows)
 
 
 @dataclass(frozen=True, kw_only=True)

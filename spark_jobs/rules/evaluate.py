@@ -33,9 +33,9 @@ from airflow_gddl.contract.errors import FatalError, documented
 from airflow_gddl.contract.names import landed_name, mask_method, renamed, rows_for
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, parse_type
 from airflow_gddl.contract.table_spec import ARITHMETIC, COLUMN, COMPARISONS, LITERALS, Expectation, TableSpec, Term
-from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.dialects.protocol import declared_types, sql_type
-from spark_jobs.rules.arrays import arrow_type, flat, is_text
+from spark_jobs.rules.arrays import all_true, arrow_type, flat, gddl_field, is_text, is_true
 from spark_jobs.rules.carried import carried
 from spark_jobs.rules.convert import fit
 from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
@@ -446,11 +446,6 @@ def of_table(rows: pa.Table, spelled: Callable[[str], str | None], where: str) -
     return Columns(values, rows.num_rows, spelled, where)
 
 
-def holds(condition: pa.Array) -> np.ndarray:
-    """Where a condition is true."""
-    return np.asarray(pc.fill_null(condition, False).to_numpy(zero_copy_only=False), dtype=bool)
-
-
 Tally = tuple[int, int]
 """Rows that were checked, and how many of them failed."""
 
@@ -470,10 +465,10 @@ def outside_filter(rows: pa.Table, schema: TableSchema, sound: np.ndarray) -> tu
     """
     spec = schema.spec
     tree = tree_of(spec, spec.where or "")
-    ops = pc.struct_field(rows.column(GDDL), "op")
-    there = sound & holds(pc.not_equal(ops, "D"))
-    undecided = there & holds(pc.equal(ops, "U")) & ~_carries(rows, schema, tree)
-    inside = holds(of_table(rows, schema.spelled, f"{spec.table}, where").condition(tree))
+    ops = gddl_field(rows, "op")
+    there = sound & is_true(pc.not_equal(ops, "D"))
+    undecided = there & is_true(pc.equal(ops, "U")) & ~_carries(rows, schema, tree)
+    inside = is_true(of_table(rows, schema.spelled, f"{spec.table}, where").condition(tree))
     reason = "an update that lacks a column of the row filter, so that it is not known whether the row passes"
     return there & ~undecided & ~inside, RowProblem(undecided, FILTER_UNDECIDED, None, reason)
 
@@ -505,15 +500,15 @@ def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed:
         FatalError: as `Columns.condition`.
     """
     spec = schema.spec
-    ops = pc.struct_field(rows.column(GDDL), "op")
-    there = sound & holds(pc.not_equal(ops, "D"))
-    updates = holds(pc.equal(ops, "U"))
+    ops = gddl_field(rows, "op")
+    there = sound & is_true(pc.not_equal(ops, "D"))
+    updates = is_true(pc.equal(ops, "U"))
     problems, tallies = [], {}
     for name, expectation in spec.expect.items():
         columns = of_table(rows, schema.spelled, f"{spec.table}, expect.{name}")
         tree = tree_of(spec, expectation.rule)
         mine = there & (~updates | _carries(rows, schema, tree))
-        failed = mine & ~holds(columns.condition(tree))
+        failed = mine & ~is_true(columns.condition(tree))
         tallies[name] = (int(mine.sum()), int(failed.sum()))
         if failed.any() and (expectation.on == "quarantine" or (replayed and expectation.on == "fail")):
             column = tree.columns[0] if len(tree.columns) == 1 else None
@@ -524,7 +519,7 @@ def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed:
 
 def _carries(rows: pa.Table, schema: TableSchema, tree: Term) -> np.ndarray:
     """Whether each update carries all columns of an expression."""
-    mask = np.ones(rows.num_rows, dtype=bool)
+    mask = all_true(rows.num_rows)
     for name in tree.columns if schema.partial else ():
         spelled = schema.spelled(name)
         if spelled is not None:

@@ -22,7 +22,7 @@ from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import PLACE, Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rooms.dialects.protocol import LOADED
-from spark_jobs.rules.arrays import flat, sortable, sorted_rows
+from spark_jobs.rules.arrays import flat, gddl_field, sortable, sorted_rows
 from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.evaluate import Tally, added
@@ -358,10 +358,10 @@ def distinct(good: pa.Table, table_schema: TableSchema) -> tuple[int, int]:
 
     Of changes that a load has read none is new, so that all are compared.
     """
-    if not table_schema.keys or pc.any(pc.equal(pc.struct_field(good.column(GDDL), "op"), LOADED)).as_py():
+    if not table_schema.keys or pc.any(pc.equal(gddl_field(good, "op"), LOADED)).as_py():
         return 0, 0
     keys = [good.column(k) for k in table_schema.keys]
-    sequence = pc.struct_field(good.column(GDDL), "sequence")
+    sequence = gddl_field(good, "sequence")
     parts = sequence.combine_chunks().flatten() if pt.is_struct(sequence.type) else [sequence]
     if any(pt.is_nested(c.type) or pt.is_floating(c.type) for c in (*keys, *parts)):
         return 0, 0
@@ -388,12 +388,12 @@ def _rises(column: pa.ChunkedArray) -> bool:
 
 def _by_file(rows: pa.Table, good: pa.Table) -> Iterable[tuple[str, pa.Table, int]]:
     """Path, good rows and number of all rows of each file."""
-    source = pc.struct_field(rows.column(GDDL), "source_file")
+    source = gddl_field(rows, "source_file")
     counts = {c["values"]: c["counts"] for c in source.value_counts().to_pylist()}
     if len(counts) == 1:
         yield next(iter(counts)), good, rows.num_rows
         return
-    mine = pc.struct_field(good.column(GDDL), "source_file")
+    mine = gddl_field(good, "source_file")
     for path, count in counts.items():
         yield path, good.filter(pc.equal(mine, path)), count
 
@@ -401,8 +401,8 @@ def _by_file(rows: pa.Table, good: pa.Table) -> Iterable[tuple[str, pa.Table, in
 def _figures(good: pa.Table, count: int, table_schema: TableSchema, *, change: bool) -> FileFigures:
     low, high, first, last = None, None, None, None
     if change and good.num_rows:
-        low, high = _ends(pc.struct_field(good.column(GDDL), "sequence"))
-        first, last = _ends(pc.struct_field(good.column(GDDL), "commit_ts"))
+        low, high = _ends(gddl_field(good, "sequence"))
+        first, last = _ends(gddl_field(good, "commit_ts"))
     write = json_writer(parse_type(table_schema.sequence_type))
     return FileFigures(
         rows=count,
@@ -457,7 +457,7 @@ def _stored_forms(good: pa.Table, table_schema: TableSchema) -> dict[str, Forms]
 
 def _part_of(good: pa.Table, column: str) -> pa.ChunkedArray:
     """A column of the sequences."""
-    values = pc.struct_field(good.column(GDDL), "sequence")
+    values = gddl_field(good, "sequence")
     return pc.struct_field(values, column) if pt.is_struct(values.type) else values
 
 
@@ -475,7 +475,7 @@ def _sorted_ends(values: pa.Array, columns: Sequence[pa.Array]) -> tuple[Any, An
     there = np.flatnonzero(np.asarray(values.is_valid()))
     if not len(there):
         return None, None
-    rows = sorted_rows([part.take(pa.array(there)) for column in columns for part in sortable(column)])
+    rows = sorted_rows([part.take(there) for column in columns for part in sortable(column)])
     return values[there[rows[0]]].as_py(), values[there[rows[-1]]].as_py()
 
 

@@ -25,6 +25,7 @@ from spark_jobs.rooms.dialects.probe import reading
 from spark_jobs.rooms.dialects.protocol import Probed, RowRange, Unreadable
 from spark_jobs.rules.arrays import (
     TextOverflowError,
+    all_false,
     arrow_type,
     count_past_micros,
     flat,
@@ -52,8 +53,8 @@ def with_valid_text(columns: Mapping[str, pa.Array]) -> tuple[dict[str, pa.Array
             valid[name] = values
             continue
         nothing = pa.scalar(None, values.type)
-        valid[name] = pc.if_else(pa.array(where), nothing, values)
-        invalid[name] = pc.if_else(pa.array(where), values, nothing)
+        valid[name] = pc.if_else(where, nothing, values)
+        invalid[name] = pc.if_else(where, values, nothing)
     return valid, invalid
 
 
@@ -61,7 +62,7 @@ def invalid_rows(values: pa.Array) -> Mask:
     """Rows with text, also inside a complex value, that is not UTF-8."""
     if not _has_text(values.type) or _is_valid(values):
         return None
-    mask = np.zeros(len(values), dtype=bool)
+    mask = all_false(len(values))
     parts = [(0, len(values))]
     while parts:
         start, count = parts.pop()

@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rules.arrays import (
+    all_false,
     changes,
     flat,
+    gddl_field,
     row_codes,
     shared_codes,
     table_codes,
@@ -66,7 +68,7 @@ def of_newest_generation(happened: pa.Table, schema: TableSchema, swept: int) ->
     key = row_codes([happened.column(k) for k in schema.keys], happened.num_rows)
     latest = np.zeros(happened.num_rows, np.int64)
     np.maximum.at(latest, key, generation)
-    return happened.filter(pa.array((generation >= swept) & (generation == latest[key])))
+    return happened.filter((generation >= swept) & (generation == latest[key]))
 
 
 def net_changes(happened: pa.Table, schema: TableSchema, *, partial: bool) -> pa.Table:
@@ -102,7 +104,7 @@ def _whole_rows(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Arra
     columns = {name: flat(events.rows.column(name)) for name in (*schema.columns, GDDL)}
     if np.array_equal(last, np.arange(events.rows.num_rows)):  # each key once: a full load need not be copied
         return columns
-    return {name: values.take(pa.array(last)) for name, values in columns.items()}
+    return {name: values.take(last) for name, values in columns.items()}
 
 
 def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
@@ -122,7 +124,7 @@ def _spans(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Array]:
         }  # fmt: skip
     asked = refolds(schema) | again | (first == UNSEEN[0])
     gddl, at = flat(events.rows.column(GDDL)), events.at[np.where(asked, starts, ends)]
-    columns[LOWEST] = gddl if np.array_equal(at, np.arange(len(gddl))) else gddl.take(pa.array(at))
+    columns[LOWEST] = gddl if np.array_equal(at, np.arange(len(gddl))) else gddl.take(at)
     return columns
 
 
@@ -152,8 +154,8 @@ def without_prior(happened: pa.Table, schema: TableSchema, batch_id: str) -> pa.
     starts = events.starts
     first = events.at[starts[np.isin(events.op[starts], unseen_of(schema)) & ~events.moved[starts]]]
     earlier = happened.filter(pc.not_equal(gddl_fields(happened)["batch_id"], batch_id))
-    mine, theirs = table_codes((keys.take(pa.array(first)), earlier), schema.keys)
-    return keys.take(pa.array(np.union1d(again, first[~np.isin(mine, theirs)])))
+    mine, theirs = table_codes((keys.take(first), earlier), schema.keys)
+    return keys.take(np.union1d(again, first[~np.isin(mine, theirs)]))
 
 
 def _moves_deleted(events: OrderedEvents) -> pa.Array:
@@ -170,7 +172,7 @@ def _partial_rows(events: OrderedEvents, schema: TableSchema) -> dict[str, pa.Ar
     opens, segment_starts = segments(events)
     last = np.repeat(segment_starts[ends], ends - starts + 1)  # where the last segment of the event's key began
     counted = (np.arange(len(events.at)) >= last) & (events.op != "D")
-    columns = {key: flat(events.rows.column(key)).take(pa.array(events.at[ends])) for key in (*schema.keys, GDDL)}
+    columns = {key: flat(events.rows.column(key)).take(events.at[ends]) for key in (*schema.keys, GDDL)}
     numbers, latest = np.arange(len(events.at)), {}
     for name, flag in carried_names(schema).items():
         held = np.where(counted & carries(events, schema, name), numbers, -1)
@@ -256,7 +258,7 @@ def computed_after(ordered: OrderedEvents, held: Mapping[str, np.ndarray], schem
     again = {}
     for name, sources in schema.computed.items() if schema.partial else ():
         later = [held[source] > held[name] for source in sources if source not in schema.keys]
-        stale = np.logical_or.reduce(later or [np.zeros(len(held[name]), dtype=bool)])
+        stale = np.logical_or.reduce(later or [all_false(len(held[name]))])
         if stale.any():
             columns = {each: picked(ordered, each, held[each]) for each in (name, *sources)}
             again[name] = with_computed(columns, name, stale, schema)
@@ -354,9 +356,9 @@ def restamped(changes: pa.Table, batch_id: str, planned_at: str) -> pa.Table:
     positions = pa.array(position_in_refresh(batch, position), pa.int64())
     again = are_replayed(gddl)
     if again.any():
-        rows = row_in_file(gddl).filter(pa.array(again)).to_pylist()
+        rows = row_in_file(gddl).filter(again).to_pylist()
         places = pa.array([replayed_position(batch_id, row) for row in rows], pa.int64())
-        positions = pc.replace_with_mask(positions, pa.array(again), places)
+        positions = pc.replace_with_mask(positions, again, places)
     applied = pa.scalar(datetime.fromisoformat(planned_at), gddl["applied_at"].type)
     return with_gddl(
         changes,
@@ -383,9 +385,9 @@ def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Tabl
     unknown = new_changes(changes.append_column(_NUMBER, numbers), _with_numbers(others, changes), schema)
     tables = (changes, others)
     places, known = shared_codes([_places(t, schema) for t in tables], [t.num_rows for t in tables])
-    new = np.zeros(changes.num_rows, dtype=bool)
+    new = all_false(changes.num_rows)
     new[np.asarray(unknown.column(_NUMBER))] = True
-    return changes.filter(pa.array(new & ~np.isin(places, known)))
+    return changes.filter(new & ~np.isin(places, known))
 
 
 def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:
@@ -432,7 +434,7 @@ def _with_last_columns(rows: pa.Table, happened: pa.Table, schema: TableSchema) 
         place = np.full(int(max(mine.max(initial=0), theirs.max(initial=0))) + 1, -1)
         place[theirs] = np.arange(net.num_rows)
         at = np.where(np.asarray(had), -1, place[mine])
-        rows, had = _columns_from(rows, net, at, schema), pc.or_(had, pa.array(at >= 0))
+        rows, had = _columns_from(rows, net, at, schema), pc.or_(had, at >= 0)
     return had, rows
 
 
@@ -469,7 +471,7 @@ def are_superseded(
         needed: see `needed_changes`, of all keys.
         swept: rows of generations before this one have vanished.
     """
-    vanished = pc.less(pc.struct_field(rows.column(GDDL), "generation"), swept)
+    vanished = pc.less(gddl_field(rows, "generation"), swept)
     if schema.keys:
         unneeded = pc.invert(are_changes(rows, needed))
         vanished = pc.or_(vanished, unneeded) if schema.spec.delete == "hard" else unneeded
@@ -478,7 +480,7 @@ def are_superseded(
 
 def applied_before(rows: pa.Table, moment: datetime) -> pa.ChunkedArray:
     """Which rows of a change table or of tombstones were applied before a time."""
-    return pc.less(pc.struct_field(rows.column(GDDL), "applied_at"), pa.scalar(moment))
+    return pc.less(gddl_field(rows, "applied_at"), pa.scalar(moment))
 
 
 def changes_in(rows: pa.Table) -> Changes:
@@ -511,7 +513,7 @@ def events_that_matter(happened: pa.Table, schema: TableSchema) -> pa.Table:
         return happened
     starts, ends = events.starts, events.ends
     last = _last_segments(events) if schema.partial else ends
-    return happened.take(pa.array(events.at[np.arange(len(events.at)) >= np.repeat(last, ends - starts + 1)]))
+    return happened.take(events.at[np.arange(len(events.at)) >= np.repeat(last, ends - starts + 1)])
 
 
 def _last_segments(events: OrderedEvents) -> np.ndarray:

@@ -19,7 +19,18 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
 from spark_jobs.plan.planned_batch import GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, ROW_ID, TableSchema
-from spark_jobs.rules.arrays import arrow_type, by_name, changes, codes, flat, ranks, sortable, table_codes
+from spark_jobs.rules.arrays import (
+    all_false,
+    all_true,
+    arrow_type,
+    by_name,
+    changes,
+    codes,
+    flat,
+    ranks,
+    sortable,
+    table_codes,
+)
 from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
 from spark_jobs.rules.outcome import ACTION
@@ -119,7 +130,7 @@ class _Timeline:
 
     def moments(self, at: np.ndarray) -> pa.Array:
         """Times of states; null: not known, and for the number -1."""
-        known = (at >= 0) & (self.time[at] >= 0) if len(at) else np.zeros(0, dtype=bool)
+        known = (at >= 0) & (self.time[at] >= 0) if len(at) else all_false(0)
         micros = pa.array(self.times, pa.int64()).take(pa.array(self.time[at], pa.int64(), mask=~known))
         return micros.cast(pa.timestamp("us", "UTC"))
 
@@ -146,13 +157,13 @@ def _timeline(events: OrderedEvents, schema: TableSchema, floors: Sequence[Gener
     event = np.concatenate([np.arange(count), nothing])
     sequence = np.concatenate([sequence, low_at[ended_generation]])
     key = np.concatenate([key, ended_key])
-    dead = np.concatenate([events.op == "D", np.ones(len(ended_key), dtype=bool)])
+    dead = np.concatenate([events.op == "D", all_true(len(ended_key))])
     generation = np.concatenate([generation, ended_generation])
     order = np.lexsort((event, generation, key))
     time, times = _times(events, event, generation, sequence >= events.rows.num_rows, floors)
     whole = _Timeline(ordered=events, event=event, key=key, dead=dead, generation=generation, sequence=sequence,
                       sequences=sequences, rank=rank[sequence], time=time, times=times).where(order)  # fmt: skip
-    last = np.ones(len(order), dtype=bool)
+    last = all_true(len(order))
     last[:-1] = (changes(whole.key) | changes(whole.generation) | changes(whole.rank))[1:]
     return whole.where(last).without_steps_back()
 
@@ -225,7 +236,7 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     live = ~line.dead[starts]
     starts, ends, following, has_next = starts[live], ends[live], following[live], has_next[live]
     columns = {
-        name: computed[name].take(pa.array(ends)) if name in computed else picked(line.ordered, name, held[name][ends])
+        name: computed[name].take(ends) if name in computed else picked(line.ordered, name, held[name][ends])
         for name in schema.columns
     }
     columns[GDDL] = flat(line.ordered.rows.column(GDDL)).take(pa.array(line.ordered.at[line.event[ends]], pa.int64()))
@@ -255,7 +266,7 @@ def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tup
     stored = pa.table({n: flat(stored.column(n)).cast(derived.schema.field(n).type) for n in names})
     mine, theirs = table_codes((derived, stored), names)
     missing = ~np.isin(mine, theirs)
-    return derived.filter(pa.array(missing)), np.flatnonzero(~np.isin(theirs, mine))
+    return derived.filter(missing), np.flatnonzero(~np.isin(theirs, mine))
 
 
 def with_row_ids(missing: pa.Table, removed: pa.Table, schema: TableSchema) -> pa.Table:
@@ -269,15 +280,15 @@ def with_row_ids(missing: pa.Table, removed: pa.Table, schema: TableSchema) -> p
     if ROW_ID not in removed.column_names:
         return missing
     new, old = table_codes((missing, by_name(removed, missing.schema)), (*schema.keys, *IDENTITY))
-    at = pc.index_in(pa.array(new), value_set=pa.array(old))
+    at = pc.index_in(new, value_set=pa.array(old))
     return missing.append_column(ROW_ID, removed.column(ROW_ID).take(at))
 
 
 def actions(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Table:
     """What makes stored versions the derived ones, by key and `IDENTITY`: versions with `ACTION` `put` or `delete`."""
     missing, extra = differences(derived, stored, schema)
-    removed = by_name(stored.take(pa.array(extra)), missing.schema)
+    removed = by_name(stored.take(extra), missing.schema)
     new, old = table_codes((missing, removed), (*schema.keys, *IDENTITY))
-    removed = removed.filter(pa.array(~np.isin(old, new)))
+    removed = removed.filter(~np.isin(old, new))
     action = pa.array(["put"] * missing.num_rows + ["delete"] * removed.num_rows, pa.string())
     return pa.concat_tables([missing, removed]).append_column(ACTION, action)

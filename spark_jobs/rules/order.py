@@ -25,10 +25,13 @@ from spark_jobs.plan.sequence import COMMIT_AND_PLACE
 from spark_jobs.plan.source_snapshots import SnapshotRun
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import (
+    all_false,
     changes,
     codes,
     compare_rows,
     flat,
+    gddl_field,
+    is_true,
     ranks,
     row_codes,
     shared_codes,
@@ -65,7 +68,7 @@ def with_gddl(rows: pa.Table, **changed: pa.Array) -> pa.Table:
 
 def is_of_batch(rows: pa.Table, batch_id: str) -> pa.ChunkedArray:
     """Mask of rows that a batch wrote."""
-    return pc.equal(pc.struct_field(rows.column(GDDL), "batch_id"), batch_id)
+    return pc.equal(gddl_field(rows, "batch_id"), batch_id)
 
 
 def for_both_keys(changes: pa.Table, schema: TableSchema) -> pa.Table:
@@ -144,7 +147,7 @@ def events(changes: pa.Table, schema: TableSchema) -> pa.Table:
     rows = (completed(changes, schema, moved) if moved.any() else changes).select([*schema.columns, GDDL])
     happened = rows.append_column(MOVED, pa.array(moved, pa.bool_()))
     if moved.any():
-        happened = pa.concat_tables([happened, _old_key_deletes(changes.filter(pa.array(moved)), schema)])
+        happened = pa.concat_tables([happened, _old_key_deletes(changes.filter(moved), schema)])
     return with_truncates(happened, schema)
 
 
@@ -158,7 +161,7 @@ def with_truncates(happened: pa.Table, schema: TableSchema) -> pa.Table:
     placed, passed = happened, np.full(happened.num_rows, -1)
     forced = forced_rows(happened, schema)
     if forced.any():
-        passed[forced] = _truncates_passed(happened.filter(pa.array(forced)), schema)
+        passed[forced] = _truncates_passed(happened.filter(forced), schema)
         placed = _with_truncates_at(happened, passed, schema)
         key = row_codes(placed.select(schema.keys).columns, placed.num_rows)
         placed = _with_effective_sequences(placed, key, forced_rows(placed, schema)).slice(0, happened.num_rows)
@@ -187,7 +190,7 @@ def late_truncates(truncates: Sequence[Truncate]) -> tuple[Truncate, ...]:
 def of_rows(happened: pa.Table, schema: TableSchema) -> pa.Table:
     """Events that rows are folded from: all but deletes by late truncates, which versions alone follow."""
     late = late_truncates(schema.truncates)
-    return happened.filter(pa.array(~deleted_by(happened, late, schema))) if late else happened
+    return happened.filter(~deleted_by(happened, late, schema)) if late else happened
 
 
 def _with_truncates_at(happened: pa.Table, numbers: np.ndarray, schema: TableSchema) -> pa.Table:
@@ -198,15 +201,15 @@ def _with_truncates_at(happened: pa.Table, numbers: np.ndarray, schema: TableSch
     """
     rows = np.broadcast_to(np.arange(happened.num_rows), numbers.shape)[numbers >= 0]
     numbers = numbers[numbers >= 0]
-    keys = happened.select(schema.keys).take(pa.array(rows))
-    group = row_codes([*keys.columns, pa.array(numbers)], len(rows))
+    keys = happened.select(schema.keys).take(rows)
+    group = row_codes([*keys.columns, numbers], len(rows))
     once = np.unique(group, return_index=True)[1]
     columns: dict[str, pa.Array | pa.ChunkedArray] = {
-        name: keys.column(name).take(pa.array(once)) if name in schema.keys
+        name: keys.column(name).take(once) if name in schema.keys
         else pa.nulls(len(once), happened.schema.field(name).type)
         for name in schema.columns
     }  # fmt: skip
-    columns[GDDL] = truncates_gddl(happened.schema.field(GDDL).type, schema).take(pa.array(numbers[once]))
+    columns[GDDL] = truncates_gddl(happened.schema.field(GDDL).type, schema).take(numbers[once])
     columns[MOVED] = pa.repeat(False, len(once))
     return pa.concat_tables([happened, pa.table(columns, schema=happened.schema)])
 
@@ -272,11 +275,11 @@ def truncates_after(rows: pa.Table, schema: TableSchema) -> np.ndarray:
         return np.full(rows.num_rows, -1)
     at, equal = _following(rows, schema)
     if equal.any():
-        same = rows.filter(pa.array(equal))
-        stones = truncates_gddl(same.schema.field(GDDL).type, schema).take(pa.array(at[equal]))
+        same = rows.filter(equal)
+        stones = truncates_gddl(same.schema.field(GDDL).type, schema).take(at[equal])
         of_truncates = dict(zip((field.name for field in stones.type), stones.flatten(), strict=True))
         mine, others = orders_of(
-            [(gddl_fields(same), forced_rows(same, schema)), (of_truncates, np.zeros(len(stones), dtype=bool))], schema
+            [(gddl_fields(same), forced_rows(same, schema)), (of_truncates, all_false(len(stones)))], schema
         )
         at[equal] += compare_rows(mine, others) >= 0
     at[at == len(schema.truncates)] = -1
@@ -296,10 +299,10 @@ def moved_rows(changes: pa.Table, schema: TableSchema) -> np.ndarray:
     """Whether each change is an update that changed its key."""
     count = changes.num_rows
     if not schema.before_of_key or not count:
-        return np.zeros(count, dtype=bool)
+        return all_false(count)
     before = list(old_keys(changes, schema).values())
     old, new = shared_codes([before, [changes.column(k) for k in schema.keys]], [count, count])
-    result: np.ndarray = np.asarray(pc.fill_null(pc.equal(gddl_fields(changes)["op"], "U"), False)) & (old != new)
+    result: np.ndarray = is_true(pc.equal(gddl_fields(changes)["op"], "U")) & (old != new)
     return result
 
 
@@ -326,12 +329,12 @@ def forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
 def _forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     column = schema.spelled(schema.spec.force_update)
     if column is None:
-        return np.zeros(rows.num_rows, dtype=bool)
+        return all_false(rows.num_rows)
     values = flat(rows.column(column))
     if not pt.is_boolean(values.type):
         values = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string()))), value_set=pa.array(_TRUE))
     loads = pc.equal(gddl_fields(rows)["op"], "R")
-    result: np.ndarray = np.asarray(pc.fill_null(values, False)) & ~np.asarray(pc.fill_null(loads, False))
+    result: np.ndarray = is_true(values) & ~is_true(loads)
     return result
 
 
@@ -394,7 +397,7 @@ def deleted_by(rows: pa.Table, truncates: Sequence[Truncate], schema: TableSchem
     """Which rows are deletes of some truncates, by their `_gddl`."""
     gddl = gddl_fields(rows)
     if not truncates or not rows.num_rows:
-        return np.zeros(rows.num_rows, dtype=bool)
+        return all_false(rows.num_rows)
     stones = truncates_gddl(rows.schema.field(GDDL).type, replace(schema, truncates=tuple(truncates)))
     names = ("batch_id", "position", "source_file", "op")
     sides = [[gddl[name] for name in names], [stones.field(name) for name in names]]
@@ -437,7 +440,7 @@ class OrderedEvents:
     @cached_property
     def after_delete(self) -> np.ndarray:
         """Whether the event before each one, of its key, is a delete."""
-        mask = np.zeros(len(self.at), dtype=bool)
+        mask = all_false(len(self.at))
         mask[1:] = (self.op[:-1] == "D") & ~self.begins[1:]
         return mask
 
@@ -470,20 +473,20 @@ def ordered(happened: pa.Table, schema: TableSchema) -> OrderedEvents:
 
 def _sorted(happened: pa.Table, schema: TableSchema, key: np.ndarray, forced: np.ndarray) -> np.ndarray:
     """Row numbers by key and order; keys of one event need no sort."""
-    several = np.bincount(key, minlength=1)[key] > 1 if len(key) else np.zeros(0, dtype=bool)
+    several = np.bincount(key, minlength=1)[key] > 1 if len(key) else all_false(0)
     if not several.any():
         return np.arange(len(key))
     rows = np.flatnonzero(several)
-    gddl = {name: part.take(pa.array(rows)) for name, part in gddl_fields(happened).items()}
+    gddl = {name: part.take(rows) for name, part in gddl_fields(happened).items()}
     lasts = _ends_in_delete(gddl, schema, key[rows], forced[rows])
     columns = order_columns(gddl, schema, forced=forced[rows], ends_in_delete=lasts)
-    in_order = rows[sorted_rows([pa.array(key[rows]), *columns])]
+    in_order = rows[sorted_rows([key[rows], *columns])]
     return np.concatenate([np.flatnonzero(~several), in_order])
 
 
 def deciding_parts(ordered_events: OrderedEvents, schema: TableSchema) -> list[str]:
     """For each event the part of `order_parts` by which it is above the one before it; empty for a key's first."""
-    gddl = {name: part.take(pa.array(ordered_events.at)) for name, part in gddl_fields(ordered_events.rows).items()}
+    gddl = {name: part.take(ordered_events.at) for name, part in gddl_fields(ordered_events.rows).items()}
     lasts = _ends_in_delete(gddl, schema, np.cumsum(ordered_events.begins), ordered_events.forced)
     parts = order_parts(gddl, schema, forced=ordered_events.forced, ends_in_delete=lasts)
     decided = np.full(len(ordered_events.at), "", dtype=object)
@@ -498,11 +501,11 @@ def _ends_in_delete(gddl: dict[str, pa.Array], schema: TableSchema, key: np.ndar
     deletes = np.asarray(pc.equal(gddl["op"], "D"))
     deciding = deletes & _deletes_win(gddl, schema)
     if not deciding.any() or not (deciding & (file_places(gddl["source_file"], schema) == 0)).any():
-        return np.zeros(len(key), dtype=bool)
+        return all_false(len(key))
     same = [pa.array(key), gddl["generation"], gddl["sequence"], pa.array(forced), gddl["source_file"]]
     group = row_codes(same, len(key))
-    at = sorted_rows([pa.array(group), *readings(gddl)])
-    last = np.zeros(int(group.max()) + 1, dtype=bool)
+    at = sorted_rows([group, *readings(gddl)])
+    last = all_false(int(group.max()) + 1)
     last[group[at]] = deletes[at]  # of several the last assignment stays
     result: np.ndarray = last[group]
     return result
@@ -512,15 +515,15 @@ def _with_effective_sequences(happened: pa.Table, key: np.ndarray, forced: np.nd
     """Forced changes with the highest earlier sequence of their key and generation, or their own."""
     gddl = gddl_fields(happened)
     rank = ranks(sortable(gddl["sequence"]), len(key))
-    group = row_codes([pa.array(key), gddl["generation"]], len(key))
-    at = sorted_rows([pa.array(group), gddl["batch_id"], gddl["position"]])
+    group = row_codes([key, gddl["generation"]], len(key))
+    at = sorted_rows([group, gddl["batch_id"], gddl["position"]])
     base = group[at] * (len(key) + 1)
     greatest = np.maximum.accumulate(rank[at] + base) - base
     holder = np.zeros(len(key) + 1, np.int64)
     holder[rank] = np.arange(len(key))
     picked = np.arange(len(key))
     picked[at] = np.where(forced[at], holder[greatest], picked[at])
-    return with_gddl(happened, sequence=gddl["sequence"].take(pa.array(picked)))
+    return with_gddl(happened, sequence=gddl["sequence"].take(picked))
 
 
 def orders_of(parts: Sequence[tuple[dict[str, pa.Array], np.ndarray]], schema: TableSchema) -> list[list[pa.Array]]:
@@ -558,7 +561,7 @@ def least_keys(rows: pa.Table, schema: TableSchema) -> pa.Table:
     if not schema.keys:
         return keys.slice(0, 0)
     at = np.unique(row_codes(keys.columns, rows.num_rows), return_index=True)[1]
-    keys = keys.take(pa.array(at))
+    keys = keys.take(at)
     if any(pt.is_nested(kind) for kind in keys.schema.types):
         texts = keys_json(keys, schema)
         return keys.take(pa.array(sorted(range(len(texts)), key=texts.__getitem__)[:SAMPLE], pa.int64()))
@@ -617,11 +620,11 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
 
 def _greatest(group: np.ndarray, values: list[pa.Array]) -> pa.Array:
     """For each group, in order, the row with its greatest value."""
-    at = sorted_rows([pa.array(group), *values])
+    at = sorted_rows([group, *values])
     return pa.array(at[np.roll(changes(group[at]), -1)])
 
 
 def _least(group: np.ndarray, values: list[pa.Array]) -> pa.Array:
     """For each group, in order, the row with its least value; null counts as least."""
-    at = sorted_rows([pa.array(group), *values])
+    at = sorted_rows([group, *values])
     return pa.array(at[changes(group[at])])

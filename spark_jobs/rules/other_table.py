@@ -16,7 +16,7 @@ from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name, flat, table_codes
+from spark_jobs.rules.arrays import all_false, by_name, flat, table_codes
 from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
 from spark_jobs.rules.order import as_events, for_both_keys, gddl_fields, keys_json, ordered
 from spark_jobs.rules.stored_columns import change_schema
@@ -110,7 +110,7 @@ class OtherTableRule:
         behind = self._are_behind(keys, sorts, theirs, rows[CHANGES])
         names = keys_json(keys, self.schema)
         odd = np.flatnonzero(~behind)[:MOST_LISTED]
-        listed = self._listed(keys.take(pa.array(odd)), ours, theirs)
+        listed = self._listed(keys.take(odd), ours, theirs)
         return json.dumps({
             "rows": ours.num_rows, "their_rows": theirs.num_rows,
             "equal": self._keys(ours, theirs) - keys.num_rows, "behind": int(behind.sum()),
@@ -125,16 +125,16 @@ class OtherTableRule:
     def _are_behind(self, keys: pa.Table, sorts: np.ndarray, theirs: pa.Table, changes: pa.Table) -> np.ndarray:
         """Whether their row of each key is one that ours was earlier; where they have none, whether we had none."""
         if not keys.num_rows:
-            return np.zeros(0, bool)
+            return all_false(0)
         happened = as_events(changes, self.schema)
         wanted, mine = table_codes((keys, happened), self.schema.keys)
-        happened = happened.filter(pa.array(np.isin(mine, wanted)))
+        happened = happened.filter(np.isin(mine, wanted))
         states = _states_of(happened, self.schema, self.kind)
         first = np.asarray(gddl_fields(happened)["batch_id"].to_numpy(zero_copy_only=False)) == self.first
         began = happened.select(self.schema.keys).filter(pa.array(first, pa.bool_()))
         alive = np.asarray(states.column(_ALIVE))
         their_keys = table_codes((keys, theirs), self.schema.keys)
-        rows = theirs.filter(pa.array(np.isin(their_keys[1], their_keys[0])))
+        rows = theirs.filter(np.isin(their_keys[1], their_keys[0]))
         known, held = table_codes((rows, states), self.columns)
         was = np.isin(known, held[alive])
         at_key, at_row, at_state, at_began = table_codes((keys, rows, states, began), self.schema.keys)
@@ -150,7 +150,7 @@ class OtherTableRule:
 
     def _texts(self, keys: pa.Table, rows: pa.Table) -> dict[str, str]:
         wanted, mine = table_codes((keys, rows), self.schema.keys)
-        rows = rows.filter(pa.array(np.isin(mine, wanted)))
+        rows = rows.filter(np.isin(mine, wanted))
         kinds: Mapping[str, SqlType] = {column.name: column.type for column in self.schema.data}
         hidden = lowered(self.schema.spec.mask)
         shown = [(n, flat(rows.column(n)), kinds[n]) for n in self.columns if n.lower() not in hidden]

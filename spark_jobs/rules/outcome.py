@@ -18,9 +18,12 @@ from airflow_gddl.contract.result import MainCounts, RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, ROW_VERSION, TableSchema
 from spark_jobs.rules import errors_table
 from spark_jobs.rules.arrays import (
+    all_false,
+    all_true,
     by_name,
     compare_rows,
     flat,
+    is_true,
     rows_where,
     sortable,
     sorted_rows,
@@ -145,7 +148,7 @@ def _computed(decided: pa.Table, values: Mapping[str, pa.Array], schema: TableSc
     results, names = {}, carried_names(schema)
     rows = {key: decided.column(key) for key in schema.keys} | dict(values)
     for name, sources in schema.computed.items():
-        some = np.zeros(decided.num_rows, dtype=bool)
+        some = all_false(decided.num_rows)
         for source in (one for one in sources if one in names):
             some |= _flags(decided, names[source])
         mixed = some & ~_flags(decided, names[name])
@@ -169,7 +172,7 @@ class _Meeting:
         self.after_stored, self.after_dead, self._dead_after_stored = (np.ones(len(self.op), np.int8) for _ in range(3))
         self._vanished = np.asarray(gddl_fields(net)["generation"]) < schema.swept
         self._outranked = self._vanished.copy()
-        self._overtaken = np.zeros(len(self.op), dtype=bool)
+        self._overtaken = all_false(len(self.op))
         deletes = self.tombstones if stored.tombstones is None else stored.tombstones
         self._stored = [
             (gddl_fields(self.replica), forced_rows(stored.replica, schema)),
@@ -201,7 +204,7 @@ class _Meeting:
 
     def _above_lowest(self, lowest: list[pa.Array], stored: list[list[pa.Array]]) -> np.ndarray:
         """Keys for which something is stored that the batch's lowest event is not above, as a mask over keys."""
-        result = np.zeros(len(self.op), dtype=bool)
+        result = all_false(len(self.op))
         for order, at in zip(stored, (self.at, self.dead_at), strict=True):
             result |= (at >= 0) & (self._sign((lowest, None), (order, at)) <= 0)
         return result
@@ -212,7 +215,7 @@ class _Meeting:
         size = max(int(part.max(initial=0)) for part in (key, stored, deleted)) + 1
         place, delete_at = np.full(size, -1), np.full(size, -1)
         place[stored] = np.arange(len(stored))
-        rising = sorted_rows([pa.array(deleted), *deletes])
+        rising = sorted_rows([deleted, *deletes])
         delete_at[deleted[rising]] = rising  # of several the last assignment stays
         self.at, self.dead_at = place[key], delete_at[key]
 
@@ -221,7 +224,7 @@ class _Meeting:
     ) -> np.ndarray:
         """Whether the first is lower (-1), equal or higher (1) in order; 1 where one of them isn't there."""
         signs = np.ones(len(self.op), np.int8)
-        there = np.ones(len(self.op), dtype=bool)
+        there = all_true(len(self.op))
         for _, at in (first, second):
             there &= True if at is None else at >= 0
         if not there.any():
@@ -260,12 +263,12 @@ class _Meeting:
 
     @property
     def columns_before_delete(self) -> np.ndarray:
-        return _flags(self.net, COLUMNS_BEFORE_DELETE) if self.partial else np.zeros(len(self.op), dtype=bool)
+        return _flags(self.net, COLUMNS_BEFORE_DELETE) if self.partial else all_false(len(self.op))
 
     @property
     def late(self) -> np.ndarray:
         if self.refolded or not refolds(self.schema):
-            return np.zeros(len(self.op), dtype=bool)
+            return all_false(len(self.op))
         forced = _flags(self.net, HAS_FORCED)
         mask: np.ndarray = forced | self._overtaken if self.schema.partial else forced
         return mask if self.soft else mask & ~self._vanished
@@ -285,7 +288,7 @@ class _Meeting:
     def ignored(self) -> np.ndarray:
         """What is known of the key is of a later generation or sequence; see `Applied.late`."""
         if self.refolded:
-            return np.zeros(len(self.op), dtype=bool)
+            return all_false(len(self.op))
         forced = _flags(self.net, HAS_FORCED) & ~self._vanished
         outranked = self._outranked | by_earlier_truncates(self.net, self.schema)
         result: np.ndarray = outranked & (self.op != "R") & ~forced
@@ -318,10 +321,10 @@ class _Meeting:
         outside it may come in; then only an update of a part is one, for the rest is null.
         """
         if self.refolded:
-            return np.zeros(len(self.op), dtype=bool)
+            return all_false(len(self.op))
         deleted, before = (self.dead & ~self.matched & ~self.beaten) | self._merged, gddl_fields(self.replica)
         if "deleted" in before and self.replica.num_rows:
-            deleted |= self.matched & self.newer & _mask(before["deleted"])[self.at]
+            deleted |= self.matched & self.newer & is_true(before["deleted"])[self.at]
         first = np.asarray(pc.equal(self.net.column(FIRST), UNSEEN[0]))
         begins = (deleted & first) | _flags(self.net, BEGINS_AGAIN)
         if self.schema.spec.where:
@@ -330,18 +333,18 @@ class _Meeting:
         return result
 
     def _lacks_columns(self) -> np.ndarray:
-        lacking = np.zeros(len(self.op), dtype=bool)
+        lacking = all_false(len(self.op))
         for name, flag in carried_names(self.schema).items() if self.partial else ():
             lacking |= ~_flags(self.net, flag) if name != RESCUED else False
         return lacking
 
     def move_lost(self) -> np.ndarray:
         if MOVE_DELETED not in self.net.column_names:
-            return np.zeros(len(self.op), dtype=bool)
+            return all_false(len(self.op))
         kinds = np.asarray(flat(self.net.column(MOVE_DELETED)).to_numpy(zero_copy_only=False), dtype=object)
         live, gddl = self.matched.copy(), gddl_fields(self.replica)
         if "deleted" in gddl and self.replica.num_rows:
-            live &= ~_mask(gddl["deleted"])[self.at]
+            live &= ~is_true(gddl["deleted"])[self.at]
         result: np.ndarray = (kinds == ONTO_BATCH) | ((kinds == ONTO_STORED) & live)
         return result
 
@@ -352,7 +355,7 @@ class _Meeting:
             return rows
         if self.beaten.any():
             beaten = pa.array(self.beaten)
-            deletes = flat(self.tombstones.column(GDDL)).take(pa.array(np.where(self.beaten, self.dead_at, 0)))
+            deletes = flat(self.tombstones.column(GDDL)).take(np.where(self.beaten, self.dead_at, 0))
             chosen = pc.if_else(beaten, deletes, flat(rows.column(GDDL)))
             rows = rows.set_column(rows.schema.get_field_index(GDDL), GDDL, chosen)
         return with_gddl(rows, deleted=pa.array(self.deleted))
@@ -365,7 +368,7 @@ class _Meeting:
         if len(generation):
             outlived &= generation[self.at] < new_generation
             if "deleted" in before:
-                outlived |= self.matched & _mask(before["deleted"])[self.at] & ~self._vanished
+                outlived |= self.matched & is_true(before["deleted"])[self.at] & ~self._vanished
         starts_anew = (_flags(self.net, REPLACES_ROW) | outlived) & (~self.deleted | self.columns_before_delete)
         every = ~self.matched | starts_anew
         return {flag: pa.array(every | _flags(self.net, flag)) for flag in carried_names(self.schema).values()}
@@ -377,11 +380,11 @@ class _Meeting:
             flags: those of `replaced`; that of the rescued column is set.
         """
         names = carried_names(self.schema)
-        unknown = _mask(flags[names[RESCUED]])
-        flags[names[RESCUED]] = pa.array(np.ones(len(unknown), dtype=bool))
+        unknown = is_true(flags[names[RESCUED]])
+        flags[names[RESCUED]] = pa.array(all_true(len(unknown)))
         if RESCUED not in self.replica.column_names:
             return rows
-        carried = {name.lower(): _mask(flags[flag]) for name, flag in names.items() if name != RESCUED}
+        carried = {name.lower(): is_true(flags[flag]) for name, flag in names.items() if name != RESCUED}
         delivered, stored = (flat(t.column(RESCUED)) for t in (rows, self.replica))
         texts = delivered.to_pylist()
         every = np.logical_and.reduce([*carried.values(), unknown])
@@ -396,11 +399,7 @@ class _Meeting:
 def _flags(rows: pa.Table, name: str) -> np.ndarray:
     """A column of booleans, null as false; all false where it is missing."""
     at = rows.schema.get_field_index(name)
-    return np.zeros(rows.num_rows, dtype=bool) if at < 0 else _mask(flat(rows.column(at)))
-
-
-def _mask(values: pa.Array) -> np.ndarray:
-    return np.asarray(pc.fill_null(values, False))
+    return all_false(rows.num_rows) if at < 0 else is_true(rows.column(at))
 
 
 def _heads(rows: pa.Table, net: pa.Table, schema: TableSchema) -> pa.Table:
@@ -478,13 +477,13 @@ def _unknown(decided: pa.Table, net: pa.Table, happened: pa.Table | None, schema
         lacking, keys = without_prior(happened, schema, batch_id), decided.select(schema.keys)
         mine, theirs = table_codes((keys, lacking), schema.keys)
         unknown = unknown & (~doubtful | np.isin(mine, theirs))
-    return decided.filter(pa.array(unknown)).select(schema.keys)
+    return decided.filter(unknown).select(schema.keys)
 
 
 def _replacing(again: pa.Table, stored: StoredState, schema: TableSchema) -> pa.Table:
     """Decided rows of `refolded` keys, which replace stored ones."""
     decided = decide(again, stored, schema, partial=schema.partial, refolded=True)
-    every = np.ones(decided.num_rows, dtype=bool)
+    every = all_true(decided.num_rows)
     return overlaid(_acting(decided, every), stored.replica, schema, partial=schema.partial)
 
 
@@ -500,7 +499,7 @@ def folded_again(happened: pa.Table, replica: pa.Table, schema: TableSchema) -> 
     before = replica.take(flat(folded.column(AT)))
     before = pa.table({name: flat(before.column(name)).cast(folded.schema.field(name).type) for name in names})
     mine, theirs = table_codes((folded, before), names)
-    return folded.select([*names, ACTION, AT]).filter(pa.array(mine != theirs))
+    return folded.select([*names, ACTION, AT]).filter(mine != theirs)
 
 
 def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -511,9 +510,9 @@ def replaced(rows: pa.Table, at: np.ndarray, outcome: pa.Table, schema: pa.Schem
         outcome: `ACTION`, and columns to write where it is `update`; columns that only the table has keep their value.
         schema: of the table.
     """
-    kept = np.ones(rows.num_rows, dtype=bool)
+    kept = all_true(rows.num_rows)
     kept[at] = False
-    remaining = rows.filter(pa.array(kept))
+    remaining = rows.filter(kept)
     chosen = pc.equal(outcome.column(ACTION), "update")
     updates = outcome.filter(chosen)
     if not updates.num_rows:
@@ -550,7 +549,7 @@ def refolded(happened: pa.Table, keys: pa.Table, schema: TableSchema) -> pa.Tabl
     swept = 0 if schema.spec.delete == "soft" else schema.swept  # else no row is left of an older generation
     net = newest_state(happened, schema, swept)
     mine, wanted = table_codes((net, keys), schema.keys)
-    return net.filter(pa.array(np.isin(mine, wanted)))
+    return net.filter(np.isin(mine, wanted))
 
 
 def tombstones_of(net: pa.Table, schema: TableSchema) -> pa.Table:

@@ -48,7 +48,7 @@ def with_runs(positions: pa.Array, files: pa.Array, sequence: pa.Array) -> pa.Ar
     at = at[np.argsort(numbers[at], kind="stable")]
     taken = pa.array(at)
     file = row_codes([files.take(taken)], len(at))
-    place = row_codes([pa.array(file), sequence.take(taken)], len(at))
+    place = row_codes([file, sequence.take(taken)], len(at))
     begins = changes(place) | changes(file)
     runs = np.zeros(len(numbers), np.int64)
     first = place[begins]
@@ -113,9 +113,9 @@ def readings(gddl: dict[str, pa.Array]) -> tuple[pa.Array, pa.Array]:
         return gddl["batch_id"], gddl["position"]
     places, batches = np.asarray(gddl["position"]), gddl["batch_id"]
     mine, others = np.flatnonzero(replayed), np.flatnonzero(~replayed)
-    read = map(_reading_batch, batches.take(pa.array(mine)).to_pylist(), places[mine].tolist())
-    batch_ids = pc.replace_with_mask(batches, pa.array(replayed), pa.array(list(read), pa.string()))
-    sides = [[part.take(pa.array(at)) for part in (gddl["source_file"], batch_ids)] for at in (mine, others)]
+    read = map(_reading_batch, batches.take(mine).to_pylist(), places[mine].tolist())
+    batch_ids = pc.replace_with_mask(batches, replayed, pa.array(list(read), pa.string()))
+    sides = [[part.take(at) for part in (gddl["source_file"], batch_ids)] for at in (mine, others)]
     wanted, known = shared_codes(sides, [len(mine), len(others)])
     files = np.full(len(places) + 1, _LAST)
     bits = np.where(places[mine] & _OF_REFRESH, ROW_MASK, _IN_FILE)

@@ -18,7 +18,7 @@ from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rooms.dialects.protocol import LOADED
-from spark_jobs.rules.arrays import changes, flat, numbered, row_codes, sorted_rows
+from spark_jobs.rules.arrays import all_false, all_true, changes, flat, numbered, row_codes, sorted_rows
 from spark_jobs.rules.errors_table import without_files
 from spark_jobs.rules.order import file_places, gddl_fields, sample_keys, that_count
 from spark_jobs.rules.positions import are_replayed, readings, runs_of
@@ -67,11 +67,11 @@ def new_changes(batch: pa.Table, stored: pa.Table | None, schema: TableSchema) -
     gddl = gddl_fields(joined)
     group = _groups(joined, gddl, schema)
     kept, nth = _first_deliveries(joined, gddl, group, schema, count)
-    rows = batch.filter(pa.array(kept))
+    rows = batch.filter(kept)
     if not schema.keys:
         follows = (nth > 0) & schema.one_change & doubtful(batch, schema)
         return rows.append_column(TIED, pa.array(follows[kept], pa.bool_()))
-    tied = _tied(gddl, group, np.concatenate([kept, np.ones(joined.num_rows - count, dtype=bool)]), schema)
+    tied = _tied(gddl, group, np.concatenate([kept, all_true(joined.num_rows - count)]), schema)
     return rows.append_column(TIED, pa.array(tied[:count][kept], pa.bool_()))
 
 
@@ -92,7 +92,7 @@ def _first_deliveries(
     """
     content = [without_files(flat(rows.column(name))) if name == RESCUED else rows.column(name)
                for name in schema.content if name not in schema.keys]  # fmt: skip
-    same = row_codes([pa.array(group), gddl["op"], *content], rows.num_rows)
+    same = row_codes([group, gddl["op"], *content], rows.num_rows)
     runs, (batch, position) = runs_of(gddl), readings(gddl)
     replayed, gddl = are_replayed(gddl), gddl | {"batch_id": batch, "position": position}
     delivery = _deliveries(rows, gddl, runs, group, schema)
@@ -101,8 +101,8 @@ def _first_deliveries(
     nth += np.where(replayed[:count], _stored_in_delivery(same, delivery, count), 0)
     known = np.bincount(same[count:], minlength=rows.num_rows)[same[:count]]
     came = _arrival(gddl, replayed, schema, count)
-    at = sorted_rows([pa.array(same[:count]), pa.array(nth), *came])
-    first = np.zeros(count, dtype=bool)
+    at = sorted_rows([same[:count], nth, *came])
+    first = all_false(count)
     first[at] = changes(same[at]) | changes(nth[at])
     kept: np.ndarray = (first & (nth >= known) & ~doubled[:count]) | _resynced(gddl["source_file"].slice(0, count))
     of_load = np.asarray(pc.equal(gddl["op"], "R"))
@@ -139,9 +139,9 @@ def _deliveries(
     if not schema.one_change:
         return file
     if not schema.keys:
-        return row_codes([pa.array(file), pa.array(runs)], count)
+        return row_codes([file, runs], count)
     key = row_codes([*(rows.column(name) for name in schema.keys)], count)
-    at = sorted_rows([pa.array(file), pa.array(key), gddl["position"]])
+    at = sorted_rows([file, key, gddl["position"]])
     deliveries = np.empty(count, np.int64)
     deliveries[at] = np.cumsum(changes(file[at]) | changes(key[at]) | changes(group[at]))
     return deliveries
@@ -149,23 +149,23 @@ def _deliveries(
 
 def _doubled(same: np.ndarray, delivery: np.ndarray, positions: pa.Array, schema: TableSchema) -> np.ndarray:
     """Changes of a key that equal the one before them in their delivery, where a service may send one twice."""
-    mask = np.zeros(len(same), dtype=bool)
+    mask = all_false(len(same))
     if schema.one_change and schema.keys:
-        at = sorted_rows([pa.array(delivery), positions])
+        at = sorted_rows([delivery, positions])
         mask[at] = ~(changes(delivery[at]) | changes(same[at]))
     return mask
 
 
 def _number_in_delivery(same: np.ndarray, delivery: np.ndarray, positions: pa.Array, doubled: np.ndarray) -> np.ndarray:
     """Number of equal changes before each one in its delivery, without doubled ones."""
-    part = row_codes([pa.array(same), pa.array(delivery)], len(same))
-    at = sorted_rows([pa.array(part), positions])
+    part = row_codes([same, delivery], len(same))
+    at = sorted_rows([part, positions])
     return numbered(part, at, ~doubled)
 
 
 def _stored_in_delivery(same: np.ndarray, delivery: np.ndarray, count: int) -> np.ndarray:
     """Number of equal stored changes of the delivery of each of the first `count` rows."""
-    part = row_codes([pa.array(same), pa.array(delivery)], len(same))
+    part = row_codes([same, delivery], len(same))
     result: np.ndarray = np.bincount(part[count:], minlength=len(part))[part[:count]]
     return result
 
@@ -186,10 +186,10 @@ class _Lists:
         Groups of which some file has a name that says nothing about order are left out.
         """
         rows = np.flatnonzero(np.isin(self.group, numbers))
-        places = file_places(self.gddl["source_file"].take(pa.array(rows)), self.schema)
+        places = file_places(self.gddl["source_file"].take(rows), self.schema)
         rows, places = _of_known_order(rows, places, self.group)
-        order = [self.gddl[name].take(pa.array(rows)) for name in ("batch_id", "position")]
-        rows = rows[sorted_rows([pa.array(self.group[rows]), pa.array(places), *order])]
+        order = [self.gddl[name].take(rows) for name in ("batch_id", "position")]
+        rows = rows[sorted_rows([self.group[rows], places, *order])]
         for _, members in itertools.groupby(rows.tolist(), self.group.__getitem__):
             yield [list(part) for _, part in itertools.groupby(members, self.delivery.__getitem__)]
 
@@ -249,12 +249,12 @@ def _resynced(paths: pa.Array) -> np.ndarray:
 def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schema: TableSchema) -> np.ndarray:
     """Changes of keys and sequences in several files, some of unknown order."""
     if not len(group):
-        return np.zeros(len(group), dtype=bool)
+        return all_false(len(group))
     chosen = np.flatnonzero(among)
     size = int(group.max()) + 1
     pairs = np.unique(np.stack([group[chosen], row_codes([gddl["source_file"]], len(group))[chosen]]), axis=1)
     several = np.bincount(pairs[0], minlength=size) > 1
-    unordered = np.zeros(size, dtype=bool)
+    unordered = all_false(size)
     unordered[group[chosen][file_places(gddl["source_file"], schema)[chosen] == 0]] = True
     result: np.ndarray = (several & unordered)[group]
     return result
@@ -263,7 +263,7 @@ def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schem
 def doubtful(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     """Which changes can't be told from re-deliveries of equal ones: without a key, at a place that several share."""
     if schema.keys or not schema.shared_places:
-        return np.zeros(rows.num_rows, dtype=bool)
+        return all_false(rows.num_rows)
     is_sure = pc.is_in(gddl_fields(rows)["op"], value_set=pa.array(["R", LOADED]))
     result: np.ndarray = ~np.asarray(is_sure) & ~_are_numbered(rows, schema)
     return result
@@ -273,7 +273,7 @@ def _are_numbered(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     """Changes with a `TableSchema.number`: equal ones are one, wherever they come."""
     number = schema.spelled(schema.number)
     if number is None:
-        return np.zeros(rows.num_rows, dtype=bool)
+        return all_false(rows.num_rows)
     return np.asarray(flat(rows.column(number)).is_valid())
 
 

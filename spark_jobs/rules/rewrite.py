@@ -35,12 +35,12 @@ from spark_jobs.plan.sequence import log_began_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, ColumnSelection, Schema, TableSchema, select_columns
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rooms.dialects.protocol import Dialect, sequence_type, texts_of
-from spark_jobs.rules.arrays import arrow_type, flat, recast
+from spark_jobs.rules.arrays import all_true, arrow_type, flat, is_true, recast
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.convert import Mask, but, fit, mask_of
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.erasure import emptied
-from spark_jobs.rules.evaluate import derived_type, holds, outside_filter, recomputed
+from spark_jobs.rules.evaluate import derived_type, outside_filter, recomputed
 from spark_jobs.rules.masks import hashed, masked, masked_text
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
 from spark_jobs.rules.stored_columns import change_columns
@@ -306,9 +306,9 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
     gddl, unordered = _gddl(source, how)
     result = pa.table({**columns, GDDL: gddl})
     if how.filters:
-        outside, _ = outside_filter(result, how.schema, np.ones(rows.num_rows, dtype=bool))
+        outside, _ = outside_filter(result, how.schema, all_true(rows.num_rows))
         result, leaving = as_left(result, how.schema, outside)
-        result = result.filter(pa.array(~(outside & ~leaving)))
+        result = result.filter(~(outside & ~leaving))
     return result, [*problems, *unordered]
 
 
@@ -330,7 +330,7 @@ def _gddl(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
     loads = pc.equal(gddl_fields(rows)["op"], "R")
     sequence, problems = _sequence(rows, how)
     rows = with_gddl(rows, sequence=pc.if_else(loads, pa.scalar(None, sequence.type), sequence))
-    return recast(flat(rows.column(GDDL)), target), [
+    return recast(rows.column(GDDL), target), [
         (code, name, but(where, mask_of(loads))) for code, name, where in problems
     ]
 
@@ -343,7 +343,7 @@ def _in_type(rows: pa.Table, target: pa.DataType) -> pa.Array:
             stored = stored.cast(kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             stored = pa.nulls(rows.num_rows, kind)
-    return recast(flat(with_gddl(rows, sequence=stored).column(GDDL)), target)
+    return recast(with_gddl(rows, sequence=stored).column(GDDL), target)
 
 
 def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
@@ -362,7 +362,7 @@ def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
         problems.append((SEQUENCE_NULL, name, mask_of(fitted.values.is_null())))
         if part == STRING and name in how.schema.ordered_text:
             known = forms(fitted.values)
-            problems.append((SEQUENCE_FORM, name, mask_of(pc.fill_null(pc.equal(known, ""), False))))
+            problems.append((SEQUENCE_FORM, name, mask_of(pc.equal(known, ""))))
     if len(names) == 1:
         return parts[0], problems
     return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind))), problems
@@ -427,11 +427,11 @@ def as_left(rows: pa.Table, schema: TableSchema, outside: np.ndarray) -> tuple[p
     An insert is one, too: its key may have a row that is older, or comes later. Without a key nothing is deleted.
     """
     changes = ["I", "U"] if schema.keys else []
-    leaving: np.ndarray = outside & holds(pc.is_in(gddl_fields(rows)["op"], value_set=pa.array(changes, pa.string())))
+    leaving: np.ndarray = outside & is_true(pc.is_in(gddl_fields(rows)["op"], value_set=pa.array(changes, pa.string())))
     if not leaving.any():
         return rows, leaving
     rows = _with_old_keys(rows, schema, leaving & moved_rows(rows, schema))
-    rows = with_gddl(rows, op=pc.if_else(pa.array(leaving), "D", gddl_fields(rows)["op"]))
+    rows = with_gddl(rows, op=pc.if_else(leaving, "D", gddl_fields(rows)["op"]))
     rows = emptied(rows, schema, leaving)
     kept = pa.array(np.arange(rows.num_rows), mask=leaving)
     for name in schema.columns:
@@ -445,6 +445,6 @@ def _with_old_keys(rows: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa
     """Rows that an update moved, under the key that they had before."""
     for key, before in old_keys(rows, schema).items() if moved.any() else ():
         at = rows.schema.get_field_index(key)
-        values = pc.if_else(pa.array(moved), before, flat(rows.column(at)))
+        values = pc.if_else(moved, before, flat(rows.column(at)))
         rows = rows.set_column(at, rows.schema.field(at), values)
     return rows

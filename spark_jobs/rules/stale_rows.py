@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.codes import QUARANTINE_STALE
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name, compare_rows, sortable, table_codes
+from spark_jobs.rules.arrays import all_false, all_true, by_name, compare_rows, is_true, sortable, table_codes
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.order import gddl_fields, old_keys, sample_keys
 from spark_jobs.rules.sweep import unmarked
@@ -29,10 +29,10 @@ def suspects(groups: Sequence[DecodedGroup], schema: TableSchema) -> pa.Table | 
     current, gddl = rows.select([*schema.keys, GDDL]), rows.column(GDDL)
     parts = [current, pa.table({**old_keys(rows, schema), GDDL: gddl})] if schema.before_of_key else [current]
     both = pa.concat_tables([by_name(part, current.schema) for part in parts])
-    whole = np.ones(both.num_rows, dtype=bool)
+    whole = all_true(both.num_rows)
     for key in schema.keys:
         whole &= np.asarray(both.column(key).is_valid())
-    return both.filter(pa.array(whole)) if whole.any() else None
+    return both.filter(whole) if whole.any() else None
 
 
 def stale_keys(quarantined: pa.Table, replica: pa.Table, schema: TableSchema) -> pa.Table:
@@ -51,9 +51,9 @@ def stale_keys(quarantined: pa.Table, replica: pa.Table, schema: TableSchema) ->
     place = np.searchsorted(theirs[order], mine)
     inside = place < len(order)
     at = order[np.where(inside, place, 0)] if len(order) else np.zeros(len(mine), np.int64)
-    known = inside & (theirs[at] == mine) if len(order) else np.zeros(len(mine), dtype=bool)
-    rows, held = quarantined.filter(pa.array(known)), stored.take(pa.array(at[known]))
-    return rows.filter(pa.array(_are_later(rows, held))).select(schema.keys)
+    known = inside & (theirs[at] == mine) if len(order) else all_false(len(mine))
+    rows, held = quarantined.filter(known), stored.take(at[known])
+    return rows.filter(_are_later(rows, held)).select(schema.keys)
 
 
 def _are_later(changes: pa.Table, rows: pa.Table) -> np.ndarray:
@@ -65,7 +65,7 @@ def _are_later(changes: pa.Table, rows: pa.Table) -> np.ndarray:
             for fields in (ours, theirs)
         )
     )
-    unordered = np.asarray(ours["sequence"].is_null()) & ~np.asarray(pc.fill_null(pc.equal(ours["op"], "R"), False))
+    unordered = np.asarray(ours["sequence"].is_null()) & ~is_true(pc.equal(ours["op"], "R"))
     of_now = np.asarray(pc.greater_equal(ours["generation"], theirs["generation"]))
     later: np.ndarray = (compared > 0) | (unordered & of_now)
     return later

@@ -16,7 +16,7 @@ from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.sql_types import ScalarType, parse_type
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, TableSchema
-from spark_jobs.rules.arrays import DeltaSchema, changes, flat, row_codes
+from spark_jobs.rules.arrays import DeltaSchema, all_true, changes, flat, row_codes
 from spark_jobs.rules.carried import carried, delivered
 from spark_jobs.rules.order import gddl_fields, with_gddl
 
@@ -90,12 +90,12 @@ def names_of_parts(rows: pa.Table, schema: TableSchema) -> pa.Array:
     if not rows.num_rows or not named:
         return pa.nulls(rows.num_rows, _NAMES)
     kinds, firsts = _kinds(rows, schema, named)
-    some = rows.take(pa.array(firsts))
+    some = rows.take(firsts)
     masks = np.stack([_carries(some, schema, name) for name in named], axis=1)
     masks &= ~(_of_key_alone(some, schema, named)[:, None] & np.isin(named, _beside_key(schema, named)))
     patterns, numbers = np.unique(masks, axis=0, return_inverse=True)
     lists = [None if all(one) else [name for name, has in zip(named, one, strict=True) if has] for one in patterns]
-    return pa.array(lists, _NAMES).take(pa.array(numbers.reshape(-1)[kinds]))
+    return pa.array(lists, _NAMES).take(numbers.reshape(-1)[kinds])
 
 
 def _source_columns(schema: TableSchema) -> list[str]:
@@ -121,7 +121,7 @@ def _kinds(rows: pa.Table, schema: TableSchema, named: list[str]) -> tuple[np.nd
 
 def _carries(rows: pa.Table, schema: TableSchema, name: str) -> np.ndarray:
     if name in schema.keys:
-        return np.ones(rows.num_rows, dtype=bool)
+        return all_true(rows.num_rows)
     are_updates = np.asarray(pc.equal(gddl_fields(rows)["op"], "U"))
     return np.where(are_updates, carried(rows, schema, name), delivered(rows, schema, name))
 

@@ -28,7 +28,7 @@ def unmarked(replica: pa.Table) -> pa.Table:
 def appended(changes: pa.Table, schema: TableSchema) -> pa.Table:
     """Rows that changes add to a table without keys: none of vanished generations, and none before a truncate."""
     late = pc.less(gddl_fields(changes)["generation"], schema.swept)
-    late = pc.or_(late, pa.array(truncates_after(changes, schema) >= 0))
+    late = pc.or_(late, truncates_after(changes, schema) >= 0)
     rows = changes.filter(pc.invert(late)) if pc.any(late).as_py() else changes
     return undeleted(rows) if schema.spec.delete == "soft" else rows
 

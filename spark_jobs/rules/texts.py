@@ -47,7 +47,7 @@ from spark_jobs.plan.sequence import (
     UUID,
     UUID_BY_TIME,
 )
-from spark_jobs.rules.arrays import with_leaves
+from spark_jobs.rules.arrays import is_true, with_leaves
 
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 FIRST_MICROSECOND, LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -77,7 +77,7 @@ def _outside(numbers: pa.Array, first: int, last: int) -> np.ndarray | None:
     least, most = ends["min"].as_py(), ends["max"].as_py()
     if least is None or (least >= first and most <= last):
         return None
-    return np.asarray(pc.fill_null(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)), False))
+    return is_true(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)))
 
 
 def _leaves(values: pa.Array) -> Iterator[pa.Array]:

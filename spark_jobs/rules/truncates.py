@@ -22,6 +22,7 @@ from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate, number_of
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rules.arrays import all_true
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.order import deleted_by, late_truncates, truncates_after, truncates_gddl
 from spark_jobs.rules.positions import position_beside, position_in_refresh
@@ -92,7 +93,7 @@ def without_truncates(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
     if group.truncating is None or not group.truncating.any():
         return replace(group, truncating=None)
     write = json_writer(parse_type(schema.sequence_type))
-    facts = group.rows.filter(pa.array(group.truncating)).column(GDDL).to_pylist()
+    facts = group.rows.filter(group.truncating).column(GDDL).to_pylist()
     truncates = tuple(
         Truncate(
             generation=one["generation"], sequence=write(one["sequence"]),
@@ -131,12 +132,12 @@ def truncated(replica: pa.Table, schema: TableSchema) -> Truncated:
     if marks(schema):
         eligible &= ~_by_truncates(replica, at, schema)
     truncated_rows = (at >= 0) & eligible
-    rows = replica.filter(pa.array(truncated_rows))
+    rows = replica.filter(truncated_rows)
     live = int(pc.sum(alive(rows.column(GDDL))).as_py() or 0)
     if not marks(schema):
         return Truncated(rows=rows, instead=rows.slice(0, 0), live=live)
     place = rows.schema.get_field_index(GDDL)
-    deletes = truncates_gddl(rows.schema.field(GDDL).type, schema).take(pa.array(at[truncated_rows]))
+    deletes = truncates_gddl(rows.schema.field(GDDL).type, schema).take(at[truncated_rows])
     return Truncated(rows=rows, instead=rows.set_column(place, rows.schema.field(place), deletes), live=live)
 
 
@@ -155,7 +156,7 @@ def after_truncates(replica: pa.Table, schema: TableSchema) -> pa.Array:
 def _are_of_source(replica: pa.Table, schema: TableSchema) -> np.ndarray:
     """Rows of the batch's source; all, where the table has one."""
     if schema.spec.shard is None:
-        return np.ones(replica.num_rows, dtype=bool)
+        return all_true(replica.num_rows)
     return np.asarray(pc.equal(replica.column(SHARD_COLUMN), schema.spec.shard))
 
 

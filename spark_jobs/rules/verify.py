@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import EVENT_FIELDS, Column, TableSchema
-from spark_jobs.rules.arrays import ascending, by_name, flat, row_codes, table_codes
+from spark_jobs.rules.arrays import all_false, all_true, ascending, by_name, flat, row_codes, table_codes
 from spark_jobs.rules.erasure import key_texts
 from spark_jobs.rules.fold import newest_state
 from spark_jobs.rules.order import (
@@ -125,9 +125,9 @@ class SharedKeysRule:
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - reads nothing
         (keys,) = rows.values()
         codes = row_codes(keys.columns, keys.num_rows)
-        shared = np.bincount(codes)[codes] > 1 if keys.num_rows else np.zeros(0, bool)
+        shared = np.bincount(codes)[codes] > 1 if keys.num_rows else all_false(0)
         _, first, counts = np.unique(codes[shared], return_index=True, return_counts=True)
-        found = keys.filter(pa.array(shared, pa.bool_())).take(pa.array(first))
+        found = keys.filter(pa.array(shared, pa.bool_())).take(first)
         lowest = ascending(found, found.column_names)[:MOST_SHARED]
         chosen = found.take(lowest)
         columns = [(one.name, chosen.column(one.name).combine_chunks(), one.type) for one in self.columns]
@@ -187,13 +187,13 @@ def differing_keys(
     mine, theirs = table_codes((live, expected), columns)
     size = max(int(mine.max(initial=0)), int(theirs.max(initial=0))) + 1
     odd = np.bincount(mine, minlength=size) != np.bincount(theirs, minlength=size)
-    rows = pa.concat_tables([live.filter(pa.array(odd[mine])), expected.filter(pa.array(odd[theirs]))])
-    here = np.concatenate([np.ones(int(odd[mine].sum()), bool), np.zeros(int(odd[theirs].sum()), bool)])
+    rows = pa.concat_tables([live.filter(odd[mine]), expected.filter(odd[theirs])])
+    here = np.concatenate([all_true(int(odd[mine].sum())), all_false(int(odd[theirs].sum()))])
     key = row_codes([rows.column(c) for c in by], rows.num_rows)
     first = np.unique(key, return_index=True)[1]
     has, wants = np.bincount(key, weights=here), np.bincount(key, weights=~here)
     states = np.where(has == 0, MISSING, np.where(wants == 0, EXTRA, DIFFERENT))
-    return rows.take(pa.array(first)), states[key[first]]
+    return rows.take(first), states[key[first]]
 
 
 def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int) -> Comparison:
