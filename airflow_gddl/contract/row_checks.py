@@ -105,7 +105,7 @@ def _expressions(spec: TableSpec, field: str) -> Iterator[SpecProblem]:
 
 def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
     """Columns of `partition_by`, as far as they can be checked without data; see
-    `schema_evolution.require_partitions`."""
+    `schema_evolution.require_layout`."""
     if spec.partition_by and spec.cluster_by:
         message = "Delta clusters no table that has partitions"
         yield problem_at(spec, "partition_by", message, "keep one, usually cluster_by")

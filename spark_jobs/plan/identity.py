@@ -47,7 +47,8 @@ def _built_with(field: str, state: TableState) -> tuple[bool, Any]:
 
 
 def _changed(field: str, spec: TableSpec, before: Any, now: Any) -> FatalError:
-    """
+    """Refuse a field of the row by which the tables were built otherwise.
+
     Args:
         before: what the tables were built with; of `rename` the columns that came into others.
     """

@@ -502,7 +502,7 @@ def test_a_denied_store_shows_the_last_state(
     """S3 with rights that were taken away, or credentials that are gone."""
     before = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
 
-    for module in ("runtime.state.lake_state", "runtime.state.recording", "page.detail"):
+    for module in ("runtime.state.lake_state", "runtime.state.recording", "tools.page.detail"):
         monkeypatch.setattr(f"airflow_gddl.{module}.open_store", _refusing)
     site.now[0] += 600
     after = site.client.get("/api/v1/tables", headers=users["viewer"]).json()
