@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -225,27 +225,6 @@ class PartFigures:
     forms: Mapping[str, Forms] = field(default_factory=dict)
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     truncates: tuple[Truncate, ...] = ()
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> PartFigures:
-        document = json.loads(text)
-        files = {path: FileFigures(**figures) for path, figures in document.pop("files").items()}
-        widths = {column: (least, most) for column, (least, most) in document.pop("widths").items()}
-        bad = document.pop("first_bad")
-        restarts = {path: LogRestart(**restart) for path, restart in document.pop("restarts").items()}
-        first = None if bad is None else BadRow(**bad)
-        texts = {
-            column: {f: (text, file) for f, (text, file) in by.items()} for column, by in document.pop("forms").items()
-        }
-        tallies = {name: (count, failed) for name, (count, failed) in document.pop("tallies").items()}
-        truncates = tuple(Truncate(**one) for one in document.pop("truncates"))
-        return cls(
-            **document, files=files, widths=widths, first_bad=first, restarts=restarts, forms=texts, tallies=tallies,
-            truncates=truncates,
-        )  # fmt: skip
 
 
 def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:

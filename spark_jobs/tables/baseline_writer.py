@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.contract.sql_types import SqlType, parse_type
-from airflow_gddl.stores import Storage
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.baseline import BASELINE, Baseline
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name, flat
+from spark_jobs.rules.arrays import flat
 from spark_jobs.rules.baseline_rows import BaselineFigures, figures_of_part, figures_together, gddl_of
 from spark_jobs.rules.positions import FILE_BITS
 from spark_jobs.tables import table_definition, whole_tables
 from spark_jobs.tables.data_files import has_column
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write
-from spark_jobs.tables.file_rules import Output, written
+from spark_jobs.tables.file_rules import Output, Rewriting, written
 from spark_jobs.tables.table_rows import (
     AT_FILE,
     AT_ROW,
@@ -33,8 +31,6 @@ from spark_jobs.tables.table_rows import (
     by_file,
     without_places,
 )
-
-_ROWS = "rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,19 +71,20 @@ class BaselineWriter:
             sequence_type: SQL type of `_gddl.sequence`.
         """
         columns = tuple(dict.fromkeys((*keys, *baseline.sequence)))
-        source = Source.of(self.tables.existing(self.layout.replica), as_they_are, columns)
-        rule = _Figures(tuple(keys), baseline, parse_type(sequence_type))
-        return figures_together(json.loads(report) for report in by_file(self.tables, {_ROWS: source}, rule))
+        source = Source.of(self.tables.existing(self.layout.replica), columns=columns)
+        kind = parse_type(sequence_type)
+        return figures_together(
+            by_file(self.tables, source, lambda _, rows: figures_of_part(rows, keys, baseline, kind))
+        )
 
     def append(self, plan: BatchPlan, schema: TableSchema, baseline: Baseline) -> int:
         """Append the rows to the change table, which is created; returns their number."""
         tables, path, version = self.tables, self.layout.changes, version_of(plan)
         whole_tables.ensure(tables, table_definition.changes(schema, path, self.tier))
         if tables.last_transaction(path, APPEND) < version:
-            source = Source.of(tables.existing(self.layout.replica), as_they_are)
             output = Output(target=tables.target(path), now=version // 1000, keys=None)
-            reports = by_file(tables, {_ROWS: source}, _Append(baseline, output))
-            files, rows = written(map(json.loads, reports))
+            rule = Rewriting(partial(_as_changes, baseline=baseline, schema=output.target.schema), output)
+            files, rows = written(by_file(tables, Source.of(tables.existing(self.layout.replica)), rule))
             metrics = {"numOutputRows": rows}
             tables.commit(path, Write(app=APPEND, version=version, written=files, metrics=metrics))
         return tables.metrics(path, APPEND, version).get("numOutputRows", 0)
@@ -127,47 +124,15 @@ class BaselineWriter:
         schema = replace(snapshot.schema, columns=tuple(c for c in snapshot.schema.columns if c.name != GDDL))
         target = tables.target_of_files(path, schema)
         source = replace(Source.of(snapshot, without_places, columns, to_write=True), files=tuple(files))
-        reports = by_file(tables, {_ROWS: source}, _Output(Output(target=target, now=tables.moment, keys=None)))
-        tables.withdraw(path, schema, files, written(map(json.loads, reports))[0])
+        output = Output(target=target, now=tables.moment, keys=None)
+        tables.withdraw(path, schema, files, written(by_file(tables, source, Rewriting(as_they_are, output)))[0])
 
     def _with_gddl(self, snapshot: TableSnapshot) -> list[DataFile]:
         return [file for file in snapshot.files if has_column(self.tables.storage, snapshot.path, file, GDDL)]
 
 
-@dataclass(frozen=True)
-class _Output:
-    """Rows written as they are; sent to tasks."""
-
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        return json.dumps(self.output.report(storage, rows[_ROWS])).encode()
-
-
-@dataclass(frozen=True)
-class _Figures:
-    """Sent to tasks."""
-
-    keys: tuple[str, ...]
-    baseline: Baseline
-    kind: SqlType
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(figures_of_part(rows[_ROWS], self.keys, self.baseline, self.kind)).encode()
-
-
-@dataclass(frozen=True)
-class _Append:
-    """Rows of a file of the replica as changes; sent to tasks."""
-
-    baseline: Baseline
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        stored = rows[_ROWS]
-        files, places = (flat(stored.column(name)).to_numpy().astype("int64") for name in (AT_FILE, AT_ROW))
-        positions = pa.array((files << FILE_BITS) + places, pa.int64())
-        gddl = gddl_of(stored, self.baseline, self.output.target.schema.field(GDDL).type, positions)
-        changes = by_name(stored.append_column(GDDL, gddl), self.output.target.schema)
-        report: dict[str, Any] = self.output.report(storage, changes)
-        return json.dumps(report).encode()
+def _as_changes(rows: pa.Table, baseline: Baseline, schema: pa.Schema) -> pa.Table:
+    """Rows of a file of the replica as changes."""
+    files, places = (flat(rows.column(name)).to_numpy().astype("int64") for name in (AT_FILE, AT_ROW))
+    positions = pa.array((files << FILE_BITS) + places, pa.int64())
+    return rows.append_column(GDDL, gddl_of(rows, baseline, schema.field(GDDL).type, positions))

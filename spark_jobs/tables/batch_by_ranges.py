@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -24,14 +23,13 @@ from spark_jobs.rules.figures import Appended, DecodedBatch
 from spark_jobs.rules.fold import net_changes
 from spark_jobs.rules.order import (
     as_events,
-    for_both_keys,
     identity_columns,
     is_of_batch,
     least_keys,
     sample_keys,
     with_identity,
 )
-from spark_jobs.rules.outcome import Applied, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
+from spark_jobs.rules.outcome import Applied, StoredState, moved_row_deleted, outcome_of, update_without_prior
 from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes, skipped
 from spark_jobs.rules.stored_columns import change_schema, key_schema, told
 from spark_jobs.tables import table_definition, whole_tables
@@ -42,9 +40,17 @@ from spark_jobs.tables.delta_tables import DataFile, Tables, Written
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
 from spark_jobs.tables.file_rules import Output, output_of, written
-from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.table_context import TableContext
-from spark_jobs.tables.table_rows import Source, by_key, by_row, keys_of, matches_of, without_places
+from spark_jobs.tables.table_rows import (
+    Source,
+    as_they_are,
+    by_key,
+    by_row,
+    changes_by_key,
+    keys_of,
+    matches_of,
+    without_places,
+)
 from spark_jobs.tables.whole_tables import BatchContext, TableWriter
 
 _FRESH, _STORED, _REPLICA, _TOMBSTONES, _EVERY = "fresh", "stored", "replica", "tombstones", "every"
@@ -124,33 +130,31 @@ class LargeBatch(PartsWork):
 
     Attributes:
         totals: of a table with keys.
-        written: data files that tasks have written, once decided; None: replica and tombstones are committed.
+        written: reports of tasks by step, once decided; no commit names their data files yet. None: replica and
+            tombstones are committed.
     """
 
     appended: Appended = field(init=False)
-    totals: _Totals = field(init=False)
-    written: _MergedParts | None = field(init=False, default=None)
+    totals: Applied = field(init=False)
+    written: Mapping[str, Sequence[Mapping[str, Any]]] | None = field(init=False, default=None)
 
     def append(self, overlap: Overlap) -> None:
         context, figures = self.batch_context, self.decoded_batch.figures
         path, number = context.layout.changes, context.plan.number
         if context.has_made(path, APPEND):
-            known = self.parts.remembered(_APPENDED) or {}
+            doubts = self.parts.remembered(_APPENDED, Doubts) or Doubts()
         elif figures.may_repeat(context.table_schema) or not overlap.disjoint:
-            known = self._append_new(overlap)
+            doubts = self._append_new(overlap)
         else:
-            known = {}
+            doubts = Doubts()
             context.put_files(path, APPEND, Written(files=self.parts.files[CHANGES]), {"numOutputRows": figures.good})
         count = context.metrics(path, APPEND).get("numOutputRows")
         if count is None:  # the log no longer has the commit
-            source = _of_batch(context, lambda rows: rows)
-            count = sum(int(report) for report in by_row(context.tables, {_FRESH: source}, _Count()))
-        doubts = Doubts(known.get("ties", 0), known.get("skipped", 0), tuple(known.get("sample", ())))
-        warnings = doubts.warnings(context.table_schema)
-        self.appended = figures.appended(count, count, warnings, batch=number)
+            count = sum(by_row(context.tables, _of_batch(context, as_they_are), lambda _, rows: rows.num_rows))
+        self.appended = figures.appended(count, count, doubts.warnings(context.table_schema), batch=number)
 
-    def _append_new(self, overlap: Overlap) -> dict[str, Any]:
-        """Append the changes that did not arrive before; number and sample of those that are tied."""
+    def _append_new(self, overlap: Overlap) -> Doubts:
+        """Append the changes that did not arrive before."""
         context, path = self.batch_context, self.batch_context.layout.changes
         tables, schema = context.tables, context.table_schema
         output = output_of(tables, path, schema.keys, context.transaction)
@@ -169,23 +173,23 @@ class LargeBatch(PartsWork):
             sources[_STORED] = before
         kinds = sources[_FRESH].none.schema
         keys = pa.schema([kinds.field(name) for name in identity_columns(schema)])
-        reports = [json.loads(report) for report in by_key(tables, sources, keys, rule)]
+        reports = by_key(tables, sources, keys, rule)
         written_files, rows = written(reports)
-        ties = {
-            "ties": sum(r["tied"] for r in reports), "skipped": sum(r["skipped"] for r in reports),
-            "sample": _sample(schema, [r["sample"] for r in reports]),
-        }  # fmt: skip
-        self.parts.remember(_APPENDED, ties)
+        doubts = Doubts(
+            sum(r["tied"] for r in reports), sum(r["skipped"] for r in reports),
+            sample_keys(pa.concat_tables([r["sample"] for r in reports]), schema),
+        )  # fmt: skip
+        self.parts.remember(_APPENDED, doubts)
         context.put_files(path, APPEND, written_files, {"numOutputRows": rows})
         tables.storage.delete(*self.parts.paths(CHANGES))
-        return ties
+        return doubts
 
     def decide(self) -> None:
         context = self.batch_context
         if not context.table_schema.keys:
             return
         if context.has_made(context.layout.replica, MERGE):
-            self.totals = _Totals.of_json(self.parts.remembered(_MERGED) or {})
+            self.totals = self._remembered()
             return
         partial = context.table_schema.carries_parts(self.decoded_batch.change_schemas)
         merging = _Merging(context, self.appended.written, partial=partial)
@@ -193,17 +197,19 @@ class LargeBatch(PartsWork):
         if any(report["again"] for report in reports):
             merging.discard(reports)
             reports = merging.reports(every=True)
-        self.totals = _Totals.of_reports(reports, context.table_schema)
-        self.parts.remember(_MERGED, self.totals.to_json())
-        self.written = _MergedParts(
-            *([one[name] for one in reports if one[name]] for name in ("tombstones", "replica"))
-        )
+        self.totals = _applied(reports, context.table_schema)
+        self.parts.remember(_MERGED, self.totals)
+        self.written = {name: [one[name] for one in reports if one[name]] for name in (TOMBSTONES, MERGE)}
+
+    def _remembered(self) -> Applied:
+        """Without counts, which the commit has."""
+        return self.parts.remembered(_MERGED, Applied) or Applied(main=MainCounts())
 
     def tombstones(self) -> None:
         if self.written is None:
             return
         context, path = self.batch_context, self.batch_context.layout.tombstones
-        files, rows = written(self.written.tombstones)
+        files, rows = written(self.written[TOMBSTONES])
         if rows:
             context.tables.create(table_definition.tombstones(context.table_schema, path))
             context.put_files(path, TOMBSTONES, files, {})
@@ -213,34 +219,33 @@ class LargeBatch(PartsWork):
         if not context.table_schema.keys:
             return self._append_only()
         if self.written is not None:
-            source = Source.of(context.tables.existing(path), lambda rows: rows)
-            context.put_written(path, MERGE, self.written.replica, source, merge_metrics(self.totals.counts))
+            source = Source.of(context.tables.existing(path))
+            context.put_written(path, MERGE, self.written[MERGE], source, merge_metrics(self.totals.main))
         if not context.table_schema.spec.history:
             self.parts.forget()
-        main = main_counts(context.metrics(path, MERGE)) if self.written is None else self.totals.counts
-        return Applied(main=main, warnings=self.totals.warnings, late=self.totals.late)
+        main = main_counts(context.metrics(path, MERGE)) if self.written is None else self.totals.main
+        return replace(self.totals, main=main)
 
     def _append_only(self) -> Applied:
         context, path = self.batch_context, self.batch_context.layout.replica
         if not context.has_made(path, MERGE):
-            output = output_of(context.tables, path, (), context.transaction)
-            rule = _AppendOnly(context.table_schema, output)
-            reports = [json.loads(r) for r in by_row(context.tables, {_FRESH: _of_batch(context, rule.prepare)}, rule)]
+            output, schema = output_of(context.tables, path, (), context.transaction), context.table_schema
+
+            def rule(storage: Storage, rows: pa.Table) -> dict[str, Any]:
+                kept = sweep.appended(rows, schema)
+                return {**output.report(storage, kept), "late": rows.num_rows - kept.num_rows}
+
+            source = _of_batch(context, partial(by_name, schema=change_schema(schema)))
+            reports = by_row(context.tables, source, rule)
             written_files, rows = written(reports)
-            self.parts.remember(_MERGED, {"late": sum(report["late"] for report in reports)})
+            self.parts.remember(_MERGED, Applied(main=MainCounts(), late=sum(report["late"] for report in reports)))
             context.put_files(path, MERGE, written_files, {"numTargetRowsInserted": rows})
-        late = (self.parts.remembered(_MERGED) or {}).get("late", 0)
+        known = self._remembered()
         self.parts.forget()
-        return Applied(main=main_counts(context.metrics(path, MERGE)), late=late)
+        return replace(known, main=main_counts(context.metrics(path, MERGE)))
 
     def stale_rows(self) -> tuple[RunWarning, ...]:
         return whole_tables.stale_rows(self.batch_context, self.parts.suspects)
-
-
-@dataclass(frozen=True)
-class _Count:
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return str(rows[_FRESH].num_rows).encode()
 
 
 @dataclass(frozen=True)
@@ -253,19 +258,17 @@ class _NewChanges:
     def prepare(self, rows: pa.Table) -> pa.Table:
         return with_identity(by_name(rows, change_schema(self.schema)), self.schema)
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
         kind = change_schema(self.schema)
         stored = by_name(rows[_STORED], kind) if _STORED in rows else None
         fresh = by_name(rows[_FRESH], kind)
         changes = new_changes(fresh, stored, self.schema)
         tied = changes.filter(pc.fill_null(changes.column(TIED), False))
-        report: dict[str, Any] = dict(self.output.report(storage, told(changes.drop_columns([TIED]), self.schema)))
-        report |= {
-            "tied": tied.num_rows,
-            "skipped": skipped(fresh, changes, self.schema),
-            "sample": _text_of(tied, self.schema),
-        }
-        return json.dumps(report).encode()
+        report = self.output.report(storage, told(changes.drop_columns([TIED]), self.schema))
+        return {
+            **report, "tied": tied.num_rows, "skipped": skipped(fresh, changes, self.schema),
+            "sample": least_keys(tied, self.schema),
+        }  # fmt: skip
 
 
 def _of_batch(context: BatchContext, prepare: Any) -> Source:
@@ -275,37 +278,6 @@ def _of_batch(context: BatchContext, prepare: Any) -> Source:
         table=snapshot.path, files=files_of_batch(snapshot, batch_id), schema=snapshot.schema.arrow,
         prepare=lambda rows: prepare(rows.filter(is_of_batch(rows, batch_id))),
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _AppendOnly:
-    """Rows of a table without keys; sent to tasks."""
-
-    schema: TableSchema
-    output: Output
-
-    def prepare(self, rows: pa.Table) -> pa.Table:
-        return by_name(rows, change_schema(self.schema))
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        kept = sweep.appended(rows[_FRESH], self.schema)
-        late = rows[_FRESH].num_rows - kept.num_rows
-        return json.dumps({**self.output.report(storage, kept), "late": late}).encode()
-
-
-@dataclass
-class _Refold:
-    """Changes of keys that are folded again; `lacking`: they would be needed, and are not at hand."""
-
-    rows: pa.Table | None
-    schema: TableSchema
-    lacking: bool = field(default=False, init=False)
-
-    def __call__(self, keys: pa.Table) -> pa.Table:  # noqa: ARG002 - there are all of the range
-        self.lacking = self.rows is None
-        if self.rows is None:
-            return as_events(for_both_keys(change_schema(self.schema).empty_table(), self.schema), self.schema)
-        return as_events(self.rows, self.schema)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,46 +294,30 @@ class _Merge:
     replica: Output
     tombstones: Output | None
 
-    def changes(self, rows: pa.Table) -> pa.Table:
-        return for_both_keys(by_name(rows, change_schema(self.schema)), self.schema)
-
     def stored_tombstones(self, rows: pa.Table) -> pa.Table:
         """Those of other batches."""
         return without_places(rows).filter(pc.invert(is_of_batch(rows, self.batch_id)))
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
         schema, stored = self.schema, matches_of(rows[_REPLICA])
         net = net_changes(as_events(rows[_FRESH], schema), schema, partial=self.partial)
-        refold = _Refold(rows.get(_EVERY), schema)
+        asked: list[pa.Table] = []
+
+        def refold(keys: pa.Table) -> pa.Table:
+            asked.append(keys)
+            return as_events(rows.get(_EVERY, rows[_FRESH].slice(0, 0)), schema)
+
         known = StoredState(replica=stored.rows, tombstones=rows.get(_TOMBSTONES))
         outcome = outcome_of(net, known, schema, refold, partial=self.partial)
-        if refold.lacking:
-            return json.dumps({"again": True, "replica": None, "tombstones": None}).encode()
-        report = {
-            "again": False, "replica": self.replica.report_of(storage, stored, outcome.rows),
-            **_figures(outcome, schema),
-            "tombstones": None if self.tombstones is None else self.tombstones.report(storage, outcome.deletes),
+        if asked and _EVERY not in rows:
+            return {"again": True, MERGE: None, TOMBSTONES: None}
+        return {
+            "again": False, MERGE: self.replica.report_of(storage, stored, outcome.rows),
+            "counts": vars(outcome.counts), "late": outcome.late,
+            "unknown": (outcome.unknown_keys.num_rows, least_keys(outcome.unknown_keys, schema)),
+            "lost": (outcome.lost_moves.num_rows, least_keys(outcome.lost_moves, schema)),
+            TOMBSTONES: None if self.tombstones is None else self.tombstones.report(storage, outcome.deletes),
         }  # fmt: skip
-        return json.dumps(report).encode()
-
-
-def _figures(outcome: Outcome, schema: TableSchema) -> dict[str, Any]:
-    counts = outcome.counts
-    return {
-        "counts": [counts.inserted, counts.updated, counts.deleted], "late": outcome.late,
-        "unknown": [outcome.unknown_keys.num_rows, _text_of(outcome.unknown_keys, schema)],
-        "lost": [outcome.lost_moves.num_rows, _text_of(outcome.lost_moves, schema)],
-    }  # fmt: skip
-
-
-def _text_of(rows: pa.Table, schema: TableSchema) -> str:
-    """A few keys, for a report."""
-    return b64encode(stream_of(least_keys(rows, schema))).decode()
-
-
-def _sample(schema: TableSchema, texts: Sequence[str]) -> list[str]:
-    """The least of the keys of several reports, see `order.sample_keys`."""
-    return list(sample_keys(pa.concat_tables([stream_rows(b64decode(text)) for text in texts]), schema))
 
 
 @dataclass(frozen=True)
@@ -388,11 +344,12 @@ class _Merging:
             schema=schema, batch_id=context.plan.batch_id, partial=self.partial,
             replica=output_of(tables, path, schema.keys, context.transaction), tombstones=self._tombstones(),
         )  # fmt: skip
-        fresh = _of_batch(context, rule.changes)
+        prepare = partial(changes_by_key, schema=schema)
+        fresh = _of_batch(context, prepare)
         sources = {_FRESH: fresh, **self._stored(rule, fresh)}
         if every:
-            sources[_EVERY] = Source.of(tables.existing(context.layout.changes), rule.changes)
-        return [json.loads(report) for report in by_key(tables, sources, key_schema(schema), rule)]
+            sources[_EVERY] = Source.of(tables.existing(context.layout.changes), prepare)
+        return by_key(tables, sources, key_schema(schema), rule)
 
     def _stored(self, rule: _Merge, fresh: Source) -> dict[str, Source]:
         """Stored rows and tombstones: those of the batch's keys alone, where tasks can have all of these."""
@@ -411,7 +368,7 @@ class _Merging:
     def _replica(self) -> Source:
         snapshot = self.context.tables.existing(self.context.layout.replica)
         columns = needed_of_replica(snapshot, self.context.table_schema, partial=self.partial)
-        return Source.of(snapshot, lambda rows: rows, columns, to_write=True)
+        return Source.of(snapshot, columns=columns, to_write=True)
 
     def _tombstones(self) -> Output | None:
         context, path = self.context, self.context.layout.tombstones
@@ -425,55 +382,18 @@ class _Merging:
 
     def discard(self, reports: Sequence[Mapping[str, Any]]) -> None:
         """Remove what a rule has written that lacked changes."""
-        made = [report[name] for report in reports for name in ("replica", "tombstones") if report[name]]
+        made = [report[name] for report in reports for name in (MERGE, TOMBSTONES) if report[name]]
         files = [(one["at"], action) for one in made for action in (*one["files"], *one["feed"])]
         self.context.tables.storage.delete(*(file_path(folder, action) for folder, action in files))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Totals:
-    """Counts of all ranges of keys together.
-
-    Attributes:
-        unknown, lost: number and sample of keys, see `Outcome`.
-    """
-
-    counts: MainCounts = field(default_factory=MainCounts)
-    late: int = 0
-    unknown: tuple[int, tuple[str, ...]] = (0, ())
-    lost: tuple[int, tuple[str, ...]] = (0, ())
-
-    @classmethod
-    def of_reports(cls, reports: Sequence[Mapping[str, Any]], schema: TableSchema) -> _Totals:
-        def keys(name: str) -> tuple[int, tuple[str, ...]]:
-            reported = [report[name] for report in reports]
-            return sum(n for n, _ in reported), tuple(_sample(schema, [text for _, text in reported]))
-
-        inserted, updated, removed = (sum(report["counts"][at] for report in reports) for at in range(3))
-        counts = MainCounts(inserted=inserted, updated=updated, deleted=removed)
-        late = sum(report["late"] for report in reports)
-        return cls(counts=counts, late=late, unknown=keys("unknown"), lost=keys("lost"))
-
-    def to_json(self) -> dict[str, Any]:
-        return {"late": self.late, "unknown": self.unknown, "lost": self.lost}
-
-    @classmethod
-    def of_json(cls, remembered: Mapping[str, Any]) -> _Totals:
-        """Without counts, which the commit has."""
-        unknown, lost = (
-            (n, tuple(keys)) for n, keys in (remembered.get(name, (0, ())) for name in ("unknown", "lost"))
-        )
-        return cls(late=remembered.get("late", 0), unknown=unknown, lost=lost)
-
-    @property
-    def warnings(self) -> tuple[RunWarning, ...]:
-        without_prior = update_without_prior(*self.unknown) if self.unknown[0] else ()
-        return (*without_prior, *(moved_row_deleted(*self.lost) if self.lost[0] else ()))
-
-
-@dataclass(frozen=True)
-class _MergedParts:
-    """Reports of tasks on the files that they have written, by table; no commit names these files yet."""
-
-    tombstones: Sequence[Mapping[str, Any]]
-    replica: Sequence[Mapping[str, Any]]
+def _applied(reports: Sequence[Mapping[str, Any]], schema: TableSchema) -> Applied:
+    """What happened to the keys of all ranges together."""
+    warnings: list[RunWarning] = []
+    for name, warning in (("unknown", update_without_prior), ("lost", moved_row_deleted)):
+        numbers, samples = zip(*(report[name] for report in reports), strict=True)
+        if sum(numbers):
+            warnings += warning(sum(numbers), sample_keys(pa.concat_tables(samples), schema))
+    counts = {name: sum(report["counts"][name] for report in reports) for name in ("inserted", "updated", "deleted")}
+    late = sum(report["late"] for report in reports)
+    return Applied(main=MainCounts(**counts), warnings=tuple(warnings), late=late)

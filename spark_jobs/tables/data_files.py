@@ -613,19 +613,15 @@ class WithoutRows:
     table: str = ""
     only: bool = False
 
-    def __call__(self, storage: Storage, part: tuple[DataFile, np.ndarray | None]) -> bytes:
-        """Write a file again without the chosen rows.
-
-        Returns:
-            JSON of the actions that add the new files: one for each part of the old file that fits into memory.
-        """
+    def __call__(self, storage: Storage, part: tuple[DataFile, np.ndarray | None]) -> list[Action]:
+        """Actions that add the new files: one for each part of the old file that fits into memory."""
         file, chosen = part
         made: list[Action] = []
         for rows, numbers in read_parts(storage, self._table, file, self.target.schema):
             hit = np.ones(len(numbers), bool) if chosen is None else np.isin(numbers, chosen)
             selected = rows.filter(pa.array(hit if self.only else ~hit))
             made += self.target.write(storage, selected, self.now)
-        return json.dumps(made, ensure_ascii=False).encode()
+        return made
 
     @property
     def _table(self) -> str:
@@ -648,17 +644,12 @@ class Restated:
     indexed: Sequence[ColumnPath]
     now: int
 
-    def __call__(self, storage: Storage, file: DataFile) -> bytes:
-        """Compute the statistics of a file anew.
-
-        Returns:
-            JSON of the action that adds the file anew.
-        """
+    def __call__(self, storage: Storage, file: DataFile) -> Action:
+        """The action that adds the file anew."""
         stored = replace(file, baseline=None)  # what readers find in it
         text = statistics(read_file(storage, self.table, stored, self.schema), self.indexed)
-        add = delta_log.add(file.stored_path, file.size, file.partition, now=self.now, data_change=False,
-                              statistics=text)  # fmt: skip
-        return json.dumps(add, ensure_ascii=False).encode()
+        return delta_log.add(file.stored_path, file.size, file.partition, now=self.now, data_change=False,
+                             statistics=text)  # fmt: skip
 
     def file_of(self, file: DataFile) -> str:
         return join(self.table, file.path)

@@ -83,7 +83,6 @@ class Write:
         added: rows of each new file; where there are none, no file is made.
         removed: removed files; None: all files, and `schema` replaces the table's.
         metrics: in the names of Delta on Spark.
-        indexed: columns to write statistics of; None: those that the table's properties name.
         once: check first whether the transaction exists.
         rearranged: the same rows in other files; readers of the table's changes skip it.
         partition_by: new partition columns; None: unchanged. Requires that all files are removed.
@@ -101,7 +100,6 @@ class Write:
     removed: Sequence[DataFile] | None = ()
     schema: DeltaSchema | None = None
     metrics: Mapping[str, int] = field(default_factory=dict)
-    indexed: Sequence[ColumnPath] | None = None
     once: bool = True
     rearranged: bool = False
     partition_by: tuple[str, ...] | None = None
@@ -471,7 +469,7 @@ class Tables:
         snapshot = self.existing(path)
         files = [f for f in snapshot.files if f.vector is None]  # others' are by a writer that has them all
         work = Restated(path, snapshot.schema.arrow, without(indexed, snapshot.partition_by), self._now())
-        actions = [json.loads(report) for report in self.place_for(sum(f.size for f in files)).run(work, files)]
+        actions = self.place_for(sum(f.size for f in files)).run(work, files)
         if actions:
             self.commit_actions(snapshot, actions, Write(rearranged=True))
 
@@ -498,11 +496,10 @@ class Tables:
 
     def _target(self, snapshot: TableSnapshot, write: Write) -> Target:
         schema = write.schema or snapshot.schema
-        properties = snapshot.log.properties
-        indexed = indexed_columns(schema.columns, properties) if write.indexed is None else tuple(write.indexed)
         return Target(
-            path=snapshot.path, schema=snapshot.with_row_ids(schema.arrow), indexed=indexed,
-            cluster_by=snapshot.cluster_by, packed=snapshot.writes_vectors, row_ids=snapshot.row_ids,
+            path=snapshot.path, schema=snapshot.with_row_ids(schema.arrow),
+            indexed=indexed_columns(schema.columns, snapshot.log.properties), cluster_by=snapshot.cluster_by,
+            packed=snapshot.writes_vectors, row_ids=snapshot.row_ids,
             partition_by=snapshot.partition_by if write.partition_by is None else write.partition_by,
         )  # fmt: skip
 
@@ -565,7 +562,7 @@ class Tables:
         work = WithoutRows(target=files.target, now=files.now)
         place = self.place_for(sum(one.file.size for one in again))
         for report in place.run(work, [(one.file, one.rows) for one in again]):
-            made += Written(files=json.loads(report)).actions(data_change=data_change)
+            made += Written(files=report).actions(data_change=data_change)
         return made
 
     def commit_actions(self, snapshot: TableSnapshot, actions: Sequence[Action], write: Write) -> None:

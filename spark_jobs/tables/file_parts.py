@@ -8,17 +8,17 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from airflow_gddl.contract import codes
-from airflow_gddl.contract.codec import to_json
+from airflow_gddl.contract.codec import from_json, plain, to_json
 from airflow_gddl.contract.codes import FILE_VANISHED, OUT_OF_MEMORY
 from airflow_gddl.contract.errors import FatalError, GddlError, QuarantinableError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import TableSchema
@@ -38,6 +38,7 @@ from spark_jobs.tables.delta_log import Action, version_of
 from spark_jobs.tables.places import Place, stream_of, stream_rows
 from spark_jobs.tables.table_context import TableContext
 
+Facts = TypeVar("Facts")
 _PARTS_A_SLOT = 4
 """Enough that one long part doesn't leave the other slots idle."""
 
@@ -144,7 +145,7 @@ def read_part(storage: Storage, dialect: Dialect, part: Split) -> FileRows | Unr
 
 
 CHANGES, REPLICA, ERRORS = "changes", "replica", "errors"
-_FORM = 5
+_FORM = 6
 """Of reports: those of another one are not read."""
 
 
@@ -170,20 +171,6 @@ class PartReport:
     error: Fault = ()
     suspects: str = ""
 
-    def to_json(self) -> str:
-        figures = None if self.figures is None else self.figures.to_json()
-        values = [self.path, figures, self.distinct, self.files, self.code, self.reason, self.error, self.suspects]
-        return json.dumps(values)
-
-    @classmethod
-    def from_json(cls, text: str) -> PartReport:
-        path, figures, counts, files, code, reason, error, suspects = json.loads(text)
-        read = None if figures is None else PartFigures.from_json(figures)
-        return cls(
-            path=path, figures=read, distinct=tuple(counts), files=files, code=code, reason=reason, error=tuple(error),
-            suspects=suspects,
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
 class WritePart:
@@ -203,12 +190,12 @@ class WritePart:
     row: str
     now: int
 
-    def __call__(self, storage: Storage, part: Split) -> bytes:
+    def __call__(self, storage: Storage, part: Split) -> str:
         report = self._report(storage, part)
-        data = report.to_json().encode()
+        text = json.dumps(plain(report))  # mappings have an order
         if report.figures is not None:
-            storage.write(self.report_of(part), data)
-        return data
+            storage.write(self.report_of(part), text.encode())
+        return text
 
     def file_of(self, part: Split) -> str:
         return part.file.file.path
@@ -292,15 +279,13 @@ class WrittenParts:
         """Remove the reports: a run that is killed before its last commit decodes the files again for their figures."""
         self.storage.delete(*(item.path for item in self.storage.list(self.reports)))
 
-    def remember(self, step: str, facts: Mapping[str, Any]) -> None:
+    def remember(self, step: str, facts: object) -> None:
         """Keep what is known of a step beside the reports, for a run that finds it committed."""
-        self.storage.write(join(self.reports, step), json.dumps(facts).encode())
+        self.storage.write(join(self.reports, step), to_json(facts).encode())
 
-    def remembered(self, step: str) -> dict[str, Any] | None:
-        path = join(self.reports, step)
-        there = any(item.path == path for item in self.storage.list(self.reports))
-        values: dict[str, Any] | None = json.loads(self.storage.read(path)) if there else None
-        return values
+    def remembered(self, step: str, kind: type[Facts]) -> Facts | None:
+        data = read_if_there(self.storage, join(self.reports, step))
+        return None if data is None else from_json(kind, data.decode())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -385,12 +370,12 @@ class PartsReader:
         """
         storage = self.context.storage
         there = {item.path for item in storage.list(self._reports)}
-        known = [(part, PartReport.from_json(storage.read(work.report_of(part)).decode()))
+        known = [(part, from_json(PartReport, storage.read(work.report_of(part)).decode()))
                  for part in parts if work.report_of(part) in there]  # fmt: skip
         done = [(part, report) for part, report in known if self._is_there(work, report)]
         remaining = [part for part in parts if part not in [part for part, _ in done]]
         reports = [report for _, report in done]
-        reports += [PartReport.from_json(data.decode()) for data in self.place.run(work, remaining)]
+        reports += [from_json(PartReport, text) for text in self.place.run(work, remaining)]
         for report in reports:
             raise_fault(report.error)
         return reports

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,6 @@ class ChangesErased:
 
 _TYPE_CHANGES = "delta.typeChanges"
 """Of a column, in Delta's protocol: the types that files of before have."""
-_ROWS = "rows"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,16 +99,15 @@ def output_of(tables: Tables, path: str, keys: Sequence[str], transaction: int) 
     return Output(target=tables.target(path), now=transaction // 1000, keys=tuple(keys) if feeds else None)
 
 
-def written(reports: Iterable[Mapping[str, Any]]) -> tuple[Written, int]:
+def written(reports: Sequence[Mapping[str, Any]]) -> tuple[Written, int]:
     """What tasks have written of one table, and the number of rows.
 
     Args:
         reports: see `Output.report`.
     """
-    all_reports = list(reports)
-    files, feed = ([action for report in all_reports for action in report[name]] for name in ("files", "feed"))
-    differs = any(report["differs"] for report in all_reports)
-    return Written(files=files, feed=feed, differs=differs), sum(report["rows"] for report in all_reports)
+    files, feed = ([action for report in reports for action in report[name]] for name in ("files", "feed"))
+    differs = any(report["differs"] for report in reports)
+    return Written(files=files, feed=feed, differs=differs), sum(report["rows"] for report in reports)
 
 
 def deleted(reports: Iterable[Mapping[str, Any]], source: Source) -> list[tuple[DataFile, np.ndarray]]:
@@ -137,18 +135,19 @@ def rewrite(tables: Tables, path: str, schema: DeltaSchema, rule: Callable[[pa.T
     keys = () if snapshot.feeds_changes else None
     output = Output(target=tables.target(path, schema), now=tables.moment, keys=keys)
     source = Source.of(snapshot, without_places, to_write=True)
-    reports = by_row(tables, {_ROWS: source}, _Rewritten(rule, output))
-    written_files, _ = written(map(json.loads, reports))
+    written_files, _ = written(by_row(tables, source, Rewriting(rule, output)))
     tables.commit(path, Write(removed=None, schema=schema, written=written_files))
 
 
 @dataclass(frozen=True)
-class _Rewritten:
+class Rewriting:
+    """Writes what a rule makes of rows that it replaces; sent to tasks."""
+
     rule: Callable[[pa.Table], pa.Table]
     output: Output
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        return json.dumps(self.output.report(storage, self.rule(rows[_ROWS]), rows[_ROWS])).encode()
+    def __call__(self, storage: Storage, rows: pa.Table) -> dict[str, Any]:
+        return self.output.report(storage, self.rule(rows), rows)
 
 
 def without_type_changes(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,8 +159,7 @@ Hit = Callable[[pa.Table], pa.Array | pa.ChunkedArray]
 """Mask of the rows of a file to remove; None: keep. Sent to tasks."""
 Change = Callable[[pa.Table], tuple[pa.Table, pa.Table, Any]]
 """From rows of a file: those that go, with the numbers that they came with; rows that come instead; and what the caller
-wants to know, as JSON. Sent to tasks."""
-_NOTE = "note"
+wants to know. Sent to tasks."""
 
 
 Counted = Callable[[list[Any]], None]
@@ -175,7 +173,11 @@ def remove_rows(tables: Tables, path: str, hit: Hit, *, dry_run: bool = False, c
         dry_run: only count.
         counted: see `change_rows`.
     """
-    return sum(change_rows(tables, path, _Hits(hit), dry_run=dry_run, counted=counted))
+
+    def hits(rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
+        return _removed(rows.filter(pc.fill_null(hit(without_places(rows)), False)))
+
+    return sum(change_rows(tables, path, hits, dry_run=dry_run, counted=counted))
 
 
 def change_rows(
@@ -186,10 +188,16 @@ def change_rows(
     Args:
         counted: called with the notes before the commit; None: nothing has to know them.
     """
-    source = Source.of(tables.existing(path), lambda rows: rows, to_write=True)
-    rule = _Change(change, output_of(tables, path, (), tables.moment * 1000))
-    reports = [json.loads(report) for report in by_file(tables, {_ROWS: source}, rule)]
-    removed, notes = deleted(reports, source), [report[_NOTE] for report in reports]
+    source = Source.of(tables.existing(path), to_write=True)
+    output = output_of(tables, path, (), tables.moment * 1000)
+
+    def rule(storage: Storage, rows: pa.Table) -> tuple[dict[str, Any], Any]:
+        gone, instead, note = change(rows)
+        return output.report(storage, instead, gone, gone), note
+
+    made = by_file(tables, source, rule)
+    reports, notes = [report for report, _ in made], [note for _, note in made]
+    removed = deleted(reports, source)
     if counted is not None:
         counted(notes)
     if removed and not dry_run:
@@ -197,25 +205,9 @@ def change_rows(
     return notes
 
 
-@dataclass(frozen=True)
-class _Hits:
-    """Rows that go, counted."""
-
-    hit: Hit
-
-    def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-        hits = rows.filter(pc.fill_null(self.hit(without_places(rows)), False))
-        return hits, hits.slice(0, 0), hits.num_rows
-
-
-@dataclass(frozen=True)
-class _Change:
-    change: Change
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        removed, instead, note = self.change(rows[_ROWS])
-        return json.dumps({**self.output.report(storage, instead, removed, removed), _NOTE: note}).encode()
+def _removed(rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
+    """Rows that go, none that come instead, and their number."""
+    return rows, rows.slice(0, 0), rows.num_rows
 
 
 _SAMPLE = 5
@@ -241,7 +233,8 @@ class Eraser:
     def remove_key(
         self, path: str, table_schema: TableSchema, key: tuple[str, ...], counted: Callable[[int], None] = _unheard
     ) -> int:
-        removed = change_rows(self.tables, path, _Rows(table_schema, key), counted=lambda notes: counted(sum(notes)))
+        removed = change_rows(self.tables, path, lambda rows: _removed(with_key(rows, table_schema, key)),
+                              counted=lambda notes: counted(sum(notes)))  # fmt: skip
         self.purge(path)
         return sum(removed)
 
@@ -264,7 +257,7 @@ class Eraser:
             found.append(done)
             counted(done)
 
-        change_rows(self.tables, path, _Changes(table_schema, key), counted=sum_up)
+        change_rows(self.tables, path, partial(_without_key, schema=table_schema, key=key), counted=sum_up)
         self.purge(path)
         return found[0]
 
@@ -280,30 +273,14 @@ class Eraser:
         return removed
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """Rows of a key; sent to tasks."""
-
-    schema: TableSchema
-    key: tuple[str, ...]
-
-    def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-        hits = with_key(rows, self.schema, self.key)
-        return hits, hits.slice(0, 0), hits.num_rows
-
-
-@dataclass(frozen=True)
-class _Changes:
-    """Changes of a key, and those that had it before; sent to tasks."""
-
-    schema: TableSchema
-    key: tuple[str, ...]
-
-    def __call__(self, rows: pa.Table) -> tuple[pa.Table, pa.Table, Any]:
-        changes = with_key(rows, self.schema, self.key)
-        matches = ErasedMatches.of(changes, self.schema, lambda _, texts: tuple(texts) == self.key)
-        images = matches.old & ~matches.current & with_images(changes, self.schema)
-        instead = emptied(as_deletes(changes, self.schema, matches.turned), self.schema, images | matches.turned)
-        kept = without_places(instead.filter(pa.array(images | matches.turned)))
-        removed = changes.filter(pa.array(matches.current | images))
-        return removed, kept, [int(np.sum(matches.current)), int(np.sum(images)), matches.others]
+def _without_key(
+    rows: pa.Table, schema: TableSchema, key: tuple[str, ...]
+) -> tuple[pa.Table, pa.Table, tuple[int, int, Sequence[tuple[str, ...]]]]:
+    """Changes of a key, and those that had it before; see `Change`."""
+    changes = with_key(rows, schema, key)
+    matches = ErasedMatches.of(changes, schema, lambda _, texts: tuple(texts) == key)
+    images = matches.old & ~matches.current & with_images(changes, schema)
+    instead = emptied(as_deletes(changes, schema, matches.turned), schema, images | matches.turned)
+    kept = without_places(instead.filter(pa.array(images | matches.turned)))
+    removed = changes.filter(pa.array(matches.current | images))
+    return removed, kept, (int(np.sum(matches.current)), int(np.sum(images)), matches.others)

@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.codes import WORKER_DIED
@@ -34,7 +34,7 @@ from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.fold import applied_before
 from spark_jobs.spark.session import configure, scratch_of
 from spark_jobs.spark.session_settings import is_on_a_cluster
-from spark_jobs.spark.tasks import map_in_arrow
+from spark_jobs.spark.tasks import BatchRule, map_in_arrow
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
 from spark_jobs.tables.delta_tables import Tables
@@ -52,6 +52,8 @@ from spark_jobs.tables.places import (
     WorkOnRows,
     WriteRows,
     by_range,
+    decoded,
+    encoded,
     stream_of,
     stream_rows,
 )
@@ -77,7 +79,7 @@ class SparkTasks:
     spark: SparkSession
     slots: int
 
-    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
+    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[Any]:
         if not parts:
             return []
         tasks = min(len(parts), self.slots * _TASKS_A_SLOT)
@@ -87,13 +89,13 @@ class SparkTasks:
             storage = Storage()
             for number in _numbers(batches):
                 for part in shared[number]:
-                    yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, part)]})
+                    yield _reporting(work(storage, part))
 
         numbers = self.spark.range(0, tasks, 1, tasks)
         with naming_files([[work.file_of(part) for part in mine] for mine in shared]):
-            return [bytes(row[0]) for row in map_in_arrow(numbers, task, f"{_REPORT} binary").collect()]
+            return _reported(numbers, task)
 
-    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[bytes]:
+    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[Any]:
         """Rows go through the shuffle as Arrow streams, so that the JVM converts no value; on one machine by files."""
         if not parts:
             return []
@@ -120,7 +122,7 @@ class SparkTasks:
                 by_table: dict[str, list[pa.Table]] = {}
                 for row in rows:
                     by_table.setdefault(row["table"], []).append(stream_rows(row["stream"]))
-                yield pa.RecordBatch.from_pydict({_REPORT: [work(storage, by_table)]})
+                yield _reporting(work(storage, by_table))
 
         session = self.spark.newSession()
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _STREAMS_TOGETHER)
@@ -129,12 +131,21 @@ class SparkTasks:
         # Several ranges may be in one partition.
         placed = rows.repartition(max(1, ranges), "number").sortWithinPartitions("number")
         with naming_files([[work.file_of(part)] for part in listed]):
-            return [bytes(row[0]) for row in map_in_arrow(placed, act, f"{_REPORT} binary").collect()]
+            return _reported(placed, act)
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         rows = self.spark.read.parquet(*files)
         hashed = rows.select(F.xxhash64(*map(name, columns)).alias("h"))
         return int(hashed.agg(F.count_distinct("h")).collect()[0][0])
+
+
+def _reporting(report: object) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({_REPORT: [encoded(report)]})
+
+
+def _reported(rows: DataFrame, run: BatchRule) -> list[Any]:
+    """Run tasks that yield reports; what they report."""
+    return [decoded(bytes(row[0])) for row in map_in_arrow(rows, run, f"{_REPORT} binary").collect()]
 
 
 def folder_of_rows(spark: SparkSession) -> Path | None:

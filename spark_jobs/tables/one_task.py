@@ -6,10 +6,10 @@ Compaction is done here and not by `deltalake`, which writes no statistics of `_
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import pyarrow as pa
 
@@ -19,11 +19,10 @@ from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.dialects.protocol import Unreadable
-from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.figures import Appended
 from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
-from spark_jobs.rules.order import as_events, for_both_keys
-from spark_jobs.rules.stored_columns import change_schema, key_schema
+from spark_jobs.rules.order import as_events
+from spark_jobs.rules.stored_columns import key_schema
 from spark_jobs.tables.batch_in_memory import BatchInMemory, WholeBatch, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_tables import Tables, Write
 from spark_jobs.tables.engine import BatchWork, Compacted, Engine
@@ -34,7 +33,7 @@ from spark_jobs.tables.places import DeclinedError, InProcess, LargeBatchError
 from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.swap import Swap, SwapRequest
 from spark_jobs.tables.table_context import TableContext
-from spark_jobs.tables.table_rows import Source, by_key
+from spark_jobs.tables.table_rows import Source, by_key, changes_by_key
 from spark_jobs.tables.vacuum import own_hours, unneeded
 from spark_jobs.tables.whole_tables import BatchContext, TableWriter, keep_readable
 
@@ -90,26 +89,14 @@ class OneTaskMaintenance:
 
 def cut_changes(tables: Tables, path: str, schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
     """See `Maintenance.cut_changes`."""
-    rule = _Needed(schema, before)
-    sources = {_CHANGES: Source.of(tables.existing(path), rule.prepare)}
+
+    def rule(_: Storage, rows: Mapping[str, pa.Table]) -> list[tuple[str, int]]:
+        return sorted(needed_changes(as_events(rows[_CHANGES], schema), schema, before))
+
+    sources = {_CHANGES: Source.of(tables.existing(path), partial(changes_by_key, schema=schema))}
     reports = by_key(tables, sources, key_schema(schema), rule) if schema.keys else []
-    needed = frozenset((batch, position) for report in reports for batch, position in json.loads(report))
+    needed = frozenset((batch, position) for report in reports for batch, position in report)
     return remove_rows(tables, path, lambda rows: are_superseded(rows, needed, schema, before, swept), dry_run=dry_run)
-
-
-@dataclass(frozen=True)
-class _Needed:
-    """See `needed_changes`; sent to tasks."""
-
-    schema: TableSchema
-    before: datetime
-
-    def prepare(self, rows: pa.Table) -> pa.Table:
-        return for_both_keys(by_name(rows, change_schema(self.schema)), self.schema)
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        happened = as_events(rows[_CHANGES], self.schema)
-        return json.dumps(sorted(needed_changes(happened, self.schema, self.before))).encode()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,9 +6,11 @@ Tasks of one machine exchange rows by files: a shuffle without the JVM, which wo
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import uuid4
@@ -32,11 +34,11 @@ Item_contra = TypeVar("Item_contra", contravariant=True)
 class Work(Protocol[Item_contra]):
     """A function of one part, which may be sent to other processes."""
 
-    def __call__(self, storage: Storage, part: Item_contra, /) -> bytes:
+    def __call__(self, storage: Storage, part: Item_contra, /) -> Any:
         """Work on one part.
 
         Returns:
-            a report, or a few rows.
+            a report: values that JSON has and tables of few rows in it, or a table. A task hands over tuples as lists.
         """
         ...
 
@@ -52,14 +54,11 @@ class KeyWork(Protocol[Item_contra]):
         """Rows of a part: number of the range that they belong to, name of their table, rows."""
         ...
 
-    def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]], /) -> bytes:
-        """Work on all rows of a range of keys.
+    def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]], /) -> Any:
+        """Work on all rows of a range of keys; returns a report as `Work` does.
 
         Args:
             rows: of a range, by table; tables without rows may be left out.
-
-        Returns:
-            a report, or a few rows.
         """
         ...
 
@@ -100,11 +99,11 @@ class Place(Protocol):
         """Parts that are worked on at once."""
         ...
 
-    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[bytes]:
+    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[Any]:
         """The report of each part, in any order."""
         ...
 
-    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[bytes]:
+    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[Any]:
         """The report of each range that has rows, in any order.
 
         Args:
@@ -135,13 +134,13 @@ class InProcess:
     def slots(self) -> int:
         return 1
 
-    def run(self, work: Work[Item], parts: Sequence[Item]) -> list[bytes]:
+    def run(self, work: Work[Item], parts: Sequence[Item]) -> list[Any]:
         if self.threads == 1 or len(parts) < 2:
             return [work(self.storage, part) for part in parts]
         with ThreadPoolExecutor(min(self.threads, len(parts))) as pool:
             return list(pool.map(lambda part: work(self.storage, part), parts))
 
-    def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[bytes]:
+    def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[Any]:
         by_range: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
         for part in parts:
             for number, table, rows in work.split(self.storage, part):
@@ -190,6 +189,23 @@ def _shares_of(values: pa.ChunkedArray, count: int) -> np.ndarray:
     first, last, signs = ends[:-1], ends[1:] - 1, np.frombuffer(data, np.uint8)
     tail = [np.where(at >= first, signs[np.maximum(at, 0)].astype(np.int64), 0) for at in (last, last - 1)]
     return (31 * tail[0] + tail[1]) % count
+
+
+_ROWS, _STREAM_BEGINS = "arrow rows", b"\xff\xff\xff\xff"
+
+
+def encoded(report: object) -> bytes:
+    """A report as a task sends it: rows as an Arrow stream, all else as JSON, with streams as text in it."""
+    if isinstance(report, pa.Table):
+        return stream_of(report)
+    return json.dumps(report, default=lambda rows: {_ROWS: b64encode(stream_of(rows)).decode()}).encode()
+
+
+def decoded(data: bytes) -> Any:
+    """The report of `encoded`; tuples are lists."""
+    if data.startswith(_STREAM_BEGINS):
+        return stream_rows(data)
+    return json.loads(data, object_hook=lambda found: stream_rows(b64decode(found[_ROWS])) if _ROWS in found else found)
 
 
 def stream_of(rows: pa.Table) -> bytes:
@@ -260,7 +276,7 @@ class WriteRows:
     work: KeyWork[Any]
     folder: str
 
-    def __call__(self, storage: Storage, part: Any) -> bytes:
+    def __call__(self, storage: Storage, part: Any) -> list[tuple[int, RangeRows]]:
         path, start = Path(self.folder, uuid4().hex), 0
         placed: list[tuple[int, RangeRows]] = []
         with translated(str(path)), path.open("wb") as file:
@@ -268,7 +284,7 @@ class WriteRows:
                 size = file.write(stream_of(rows))
                 placed.append((number, RangeRows(table, str(path), start, size, self.file_of(part))))
                 start += size
-        return json.dumps(placed).encode()
+        return placed
 
     def file_of(self, part: Any) -> str:
         return self.work.file_of(part)
@@ -280,7 +296,7 @@ class WorkOnRows:
 
     work: KeyWork[Any]
 
-    def __call__(self, storage: Storage, places: Sequence[RangeRows]) -> bytes:
+    def __call__(self, storage: Storage, places: Sequence[RangeRows]) -> Any:
         by_table: dict[str, list[pa.Table]] = {}
         for place in places:
             by_table.setdefault(place.table, []).append(rows_at(place))
@@ -297,11 +313,9 @@ def rows_at(place: RangeRows) -> pa.Table:
         return stream_rows(file.read(place.size))
 
 
-def by_range(reports: Iterable[bytes]) -> list[tuple[RangeRows, ...]]:
+def by_range(reports: Iterable[list[tuple[int, RangeRows]]]) -> list[list[RangeRows]]:
     """The places of each range that has rows, that with the most bytes first, so that no long task begins last."""
     found: dict[int, list[RangeRows]] = {}
-    for report in reports:
-        for number, place in json.loads(report):
-            found.setdefault(number, []).append(RangeRows(*place))
-    ranges = (tuple(places) for places in found.values())
-    return sorted(ranges, key=lambda places: -sum(place.size for place in places))
+    for number, place in chain.from_iterable(reports):
+        found.setdefault(number, []).append(RangeRows(*place))
+    return sorted(found.values(), key=lambda places: -sum(place.size for place in places))

@@ -601,7 +601,7 @@ class MergedTables(MaintainedTables):
         parts = [*write.deleted, *((file, None) for file in write.removed or ())]
         place = self.place_for(sum(file.size for file, _ in parts))
         for report in place.run(work, parts):
-            actions += json.loads(report)
+            actions += report
         return actions
 
     def _overwrite(self, path: str, rows: DataFrame, write: Write, snapshot: TableSnapshot) -> None:

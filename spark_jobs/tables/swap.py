@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from uuid import uuid4
 
@@ -39,7 +37,6 @@ from spark_jobs.rules.history import versions
 from spark_jobs.rules.order import (
     ARCHIVED,
     as_events,
-    for_both_keys,
     gddl_fields,
     identity_columns,
     that_count,
@@ -49,7 +46,7 @@ from spark_jobs.rules.order import (
 from spark_jobs.rules.outcome import tombstones_of
 from spark_jobs.rules.rewrite import Rewrite, rewritten
 from spark_jobs.rules.shards import not_of_shard, of_shard
-from spark_jobs.rules.stored_columns import change_columns, change_schema, event_schema, key_schema
+from spark_jobs.rules.stored_columns import change_columns, event_schema, key_schema
 from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.verify import (
     DIFFERENT,
@@ -63,12 +60,12 @@ from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.delta_log import HISTORY, MERGE, REWRITE, TOMBSTONES, version_of
 from spark_jobs.tables.delta_tables import Tables, Write, Written
 from spark_jobs.tables.errors_table import ErrorsTable
-from spark_jobs.tables.file_rules import Output, deleted, output_of, without_type_changes, written
+from spark_jobs.tables.file_rules import Output, Rewriting, deleted, output_of, without_type_changes, written
 from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.stored_rows import replica_rows
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_definition import TableDefinition
-from spark_jobs.tables.table_rows import PLACES, Source, by_key, by_row, without_places
+from spark_jobs.tables.table_rows import PLACES, Source, by_key, by_row, changes_by_key, without_places
 
 
 @dataclass(frozen=True)
@@ -93,17 +90,6 @@ class Replaced:
     appear: int | None = None
     vanish: int | None = None
     change: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Archived:
-    """Changes that a reload archives.
-
-    Attributes:
-        by_file: their number by the path of their file.
-    """
-
-    by_file: Mapping[str, int] = field(default_factory=dict)
 
 
 _COMPARED = 5_000_000
@@ -228,7 +214,7 @@ class _Changes:
 
     def by_moves(self, rows: pa.Table) -> pa.Table:
         """See `order.for_both_keys`; of a shard, its own changes."""
-        return for_both_keys(of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard), self.schema)
+        return changes_by_key(rows, self.schema, self.schema.spec.shard)
 
     def newly_archived(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         """Live changes that no file holds."""
@@ -244,25 +230,13 @@ class _Changes:
 
 
 @dataclass(frozen=True)
-class _CountArchived:
-    changes: _Changes
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(_files_of(self.changes.newly_archived(rows))).encode()
-
-
-def _files_of(rows: pa.Table) -> Counter[str]:
-    return Counter(path or "" for path in gddl_fields(rows)["source_file"].to_pylist())
-
-
-@dataclass(frozen=True)
 class _ReplaceChanges:
     """The change table of the newly read changes, and of archived ones: those of earlier reloads, and new ones."""
 
     changes: _Changes
     output: Output
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
         fresh = by_name(rows[FRESH], self.changes.kind)
         parts = [fresh]
         if self.changes.archives is not None:
@@ -271,7 +245,7 @@ class _ReplaceChanges:
             archived = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
             parts += [before, with_gddl(new, generation=archived)]
         report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
-        return json.dumps({**report, "fresh": fresh.num_rows}).encode()
+        return {**report, "fresh": fresh.num_rows}
 
 
 @dataclass(frozen=True)
@@ -284,13 +258,13 @@ class _MendChanges:
     changes: _Changes
     output: Output
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
         changes = self.changes
         fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
         removed, added = changes.difference(stored, fresh)
         gone = stored.filter(removed)
         report = self.output.report(storage, added, gone, rows[STORED].filter(removed))
-        return json.dumps({**report, "fresh": added.num_rows}).encode()
+        return {**report, "fresh": added.num_rows}
 
 
 @dataclass(frozen=True)
@@ -308,10 +282,10 @@ class _LiveRows:
         changes = by_name(self.changes.stored(rows), self.changes.kind)
         return self.changes.by_moves(changes.filter(pc.invert(held_by(changes, self.changes.read))))
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> str:
         path = join(self.folder, f"{uuid4()}.arrow")
         storage.write(path, stream_of(self.expected(rows)))
-        return path.encode()
+        return path
 
     def expected(self, rows: Mapping[str, pa.Table]) -> pa.Table:
         schema = self.changes.schema
@@ -327,7 +301,7 @@ class _Compare:
 
     built: _LiveRows
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> list[int]:  # noqa: ARG002 - writes nothing
         built, columns = self.built.expected(rows), self.built.columns
         live = unmarked(rows[BEFORE]).select(columns) if BEFORE in rows else built.slice(0, 0)
         for name in columns:  # of a column that has another type now
@@ -336,7 +310,7 @@ class _Compare:
         keys = self.built.changes.schema.keys
         states = differing_keys(live, built, columns, keys)[1] if BEFORE in rows and keys else np.zeros(0, str)
         counts = [int(np.count_nonzero(states == state)) for state in (MISSING, EXTRA, DIFFERENT)]
-        return json.dumps([built.num_rows, live.num_rows, *counts]).encode()
+        return [built.num_rows, live.num_rows, *counts]
 
 
 @dataclass(frozen=True)
@@ -352,7 +326,7 @@ class _Derive:
     outputs: Mapping[str, Output]
     floors: tuple[GenerationFloor, ...]
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, dict[str, Any]]:
         schema, swept = self.changes.schema, self.changes.swept
         happened = as_events(rows[STORED], schema) if schema.keys else rows[STORED]
         rules: dict[str, Callable[[], pa.Table]] = {
@@ -368,25 +342,13 @@ class _Derive:
                 others = not_of_shard(by_name(before, kind), schema.spec.shard)
                 made = pa.concat_tables([by_name(derived, kind), others])
             reports[step] = {**output.report(storage, made, before), OWN: derived.num_rows}
-        return json.dumps(reports).encode()
+        return reports
 
     def _replica(self, happened: pa.Table) -> pa.Table:
         schema, swept = self.changes.schema, self.changes.swept
         if schema.keys:
             return rebuilt_rows(happened, schema, swept)
         return appended(happened, replace(schema, swept=max(swept, 1)))
-
-
-@dataclass(frozen=True)
-class _AreUnread:
-    """Whether changes came in files that are not read: removed or unreadable ones."""
-
-    changes: _Changes
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        files = pc.struct_field(rows[STORED].column(GDDL), "source_file")
-        read = pa.array(list(self.changes.read), pa.string())
-        return json.dumps(pc.all(pc.is_in(files, value_set=read)).as_py() is False).encode()
 
 
 def _with_texts(rows: pa.Table, name: str) -> pa.Table:
@@ -397,16 +359,6 @@ def _with_texts(rows: pa.Table, name: str) -> pa.Table:
 
 def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
     return dict(zip(rows.column_names, rows.columns, strict=True))
-
-
-@dataclass(frozen=True)
-class _Rewritten:
-    how: Rewrite
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        changes = rewritten(rows[STORED], self.how)
-        return json.dumps(self.output.report(storage, changes, rows[STORED])).encode()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -456,9 +408,8 @@ def rewrite_changes(tables: Tables, context: TableContext, plan: BatchPlan, how:
     if tables.last_transaction(definition.path, REWRITE) >= version_of(plan):
         return
     replacing = _Replacing.of(tables, definition, version_of(plan) // 1000)
-    snapshot, output = tables.existing(definition.path), replacing.output(how.schema.keys)
-    reports = by_row(tables, {STORED: Source.of(snapshot, without_places)}, _Rewritten(how, output))
-    written_files, rows = written(map(json.loads, reports))
+    rule = Rewriting(partial(rewritten, how=how), replacing.output(how.schema.keys))
+    written_files, rows = written(by_row(tables, Source.of(tables.existing(definition.path), without_places), rule))
     replacing.commit(REWRITE, version_of(plan), written_files, {"numOutputRows": rows})
 
 
@@ -523,7 +474,7 @@ class Swap:
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """As `StoredRows.live_rows`, of the replica that the swap would make; nothing is written."""
         rule, storage = self._live_rows(columns), self.tables.storage
-        paths = [path.decode() for path in by_key(self.tables, self._sources_of(rule), self._keys, rule)]
+        paths = by_key(self.tables, self._sources_of(rule), self._keys, rule)
         try:
             for path in paths:
                 part = stream_rows(storage.read(path))
@@ -554,7 +505,7 @@ class Swap:
             if any(replica.schema.arrow.field(key.name).type != key.type for key in keys):
                 return compared(self, columns)
             sources[BEFORE] = Source.of(replica, without_places, [*columns, GDDL])
-        reports = [json.loads(report) for report in by_key(self.tables, sources, keys, _Compare(rule))]
+        reports = by_key(self.tables, sources, keys, _Compare(rule))
         rows, before, appear, vanish, change = (sum(column) for column in zip(*reports, strict=True))
         if columns is None:
             return Replaced(rows=rows)
@@ -562,22 +513,26 @@ class Swap:
             return Replaced(rows=rows, rows_before=before)
         return Replaced(rows=rows, rows_before=before, appear=appear, vanish=vanish, change=change)
 
-    def archived(self) -> Archived:
-        """Changes that the swap would archive."""
-        stored = self._stored()
+    def archived(self) -> int:
+        """Number of changes that the swap would archive."""
+        stored, changes = self._stored(), self._rules
         if stored is None or self.request.archives is None:
-            return Archived()
+            return 0
         sources = {FRESH: self._fresh(), STORED: stored}
-        reports = by_key(self.tables, sources, self._rules.keys, _CountArchived(self._rules))
-        return Archived(by_file=sum((Counter(json.loads(report)) for report in reports), Counter[str]()))
+        return sum(by_key(self.tables, sources, changes.keys, lambda _, rows: changes.newly_archived(rows).num_rows))
 
     def drops_changes(self) -> bool:
         """Whether the swap would drop changes of removed files, since types or order are incompatible."""
         stored = None if self.request.archives or self._compatible() else self._stored()
         if stored is None:
             return False
-        reports = by_row(self.tables, {STORED: stored}, _AreUnread(self._rules))
-        return any(json.loads(report) for report in reports)
+        read = pa.array(self.request.read, pa.string())
+
+        def are_unread(_: Storage, rows: pa.Table) -> bool:
+            files = pc.struct_field(rows.column(GDDL), "source_file")
+            return pc.all(pc.is_in(files, value_set=read)).as_py() is False
+
+        return any(by_row(self.tables, stored, are_unread))
 
     def changes(self) -> int:
         """Add missing changes to the change table and remove those that its files no longer hold.
@@ -596,7 +551,7 @@ class Swap:
             rule = _MendChanges(self._rules, output_of(self.tables, path, self.table_schema.keys, version))
             stored = Source.of(self.tables.existing(path), self._rules.stored)
             sources = {FRESH: self._fresh(), STORED: stored}
-            reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
+            reports = by_key(self.tables, sources, self._rules.keys, rule)
             written_files, rows = written(reports)
             removed, fresh = deleted(reports, sources[STORED]), sum(report["fresh"] for report in reports)
             metrics = {"numOutputRows": rows, "numTargetRowsInserted": fresh}
@@ -614,7 +569,7 @@ class Swap:
                 sources[STORED] = stored
             if rule.output.keys is not None:
                 sources[BEFORE] = Source.of(self.tables.existing(path), self._rules.before)
-            reports = [json.loads(report) for report in by_key(self.tables, sources, self._rules.keys, rule)]
+            reports = by_key(self.tables, sources, self._rules.keys, rule)
             written_files, rows = written(reports)
             fresh = sum(report["fresh"] for report in reports)
             replacing.commit(app, version, written_files, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
@@ -634,12 +589,11 @@ class Swap:
             if output.keys is not None or self.table_schema.spec.shard is not None:
                 sources[f"{BEFORE} {step}"] = Source.of(tables.existing(remaining[step].path), without_places)
         if self.table_schema.keys or len(sources) > 1:
-            encoded = by_key(tables, sources, self._keys, rule)
+            reports = by_key(tables, sources, self._keys, rule)
         else:
-            encoded = by_row(tables, sources, rule)
-        reports = [json.loads(report) for report in encoded]
+            reports = by_row(tables, sources[STORED], lambda storage, rows: rule(storage, {STORED: rows}))
         return {
-            step: _Derived(one, *written(r[step] for r in reports), derived_rows=sum(r[step][OWN] for r in reports))
+            step: _Derived(one, *written([r[step] for r in reports]), derived_rows=sum(r[step][OWN] for r in reports))
             for step, one in replacing.items()
         }
 

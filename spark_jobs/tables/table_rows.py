@@ -17,12 +17,13 @@ from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of, shared_codes
-from spark_jobs.rules.order import old_keys
+from spark_jobs.rules.order import for_both_keys, old_keys
 from spark_jobs.rules.outcome import ACTION, AT, kept_of, replaced
+from spark_jobs.rules.shards import of_shard
+from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.tables.data_files import bounds, is_falling, left_of, opened, read_groups, read_parts, read_rows
 from spark_jobs.tables.deletion_vectors import rows_of
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot
-from spark_jobs.tables.places import stream_of, stream_rows
 
 AT_FILE, AT_ROW = f"{GDDL}__file", f"{GDDL}__row"
 PLACES = [AT_FILE, AT_ROW]
@@ -95,6 +96,11 @@ def without_places(rows: pa.Table) -> pa.Table:
     return rows.drop_columns(PLACES)
 
 
+def changes_by_key(rows: pa.Table, schema: TableSchema, shard: str | None = None) -> pa.Table:
+    """Stored changes as `order.for_both_keys` gives them; of a shard, its own."""
+    return for_both_keys(of_shard(by_name(rows, change_schema(schema)), shard), schema)
+
+
 def matches_of(rows: pa.Table) -> KeyMatches:
     """Prepared rows of a source with their places, for `Output.report_of`."""
     return KeyMatches(rows=without_places(rows), at=rows.select(PLACES))
@@ -125,13 +131,9 @@ class FindRows:
         """No rows, in the columns that are returned."""
         return self.schema.append(pa.field(AT_FILE, pa.int32())).append(pa.field(AT_ROW, pa.int64())).empty_table()
 
-    def __call__(self, storage: Storage, part: tuple[int, DataFile]) -> bytes:
-        """Find the chosen rows of a file.
-
-        Returns:
-            an Arrow stream of the rows with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it.
-        """
-        return stream_of(pa.concat_tables([self.empty, *self.found(storage, *part)]))
+    def __call__(self, storage: Storage, part: tuple[int, DataFile]) -> pa.Table:
+        """The chosen rows of a file with `AT_FILE` and `AT_ROW`: number of the file, and of the row in it."""
+        return pa.concat_tables([self.empty, *self.found(storage, *part)])
 
     def found(self, storage: Storage, number: int, file: DataFile) -> Iterator[pa.Table]:
         """The rows, row group by row group."""
@@ -187,8 +189,7 @@ def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_l
     """
     size = sum(file.size for file in files)
     place = tables.place_to_search(size) if reads_little else tables.place_for(size)
-    parts = [stream_rows(data) for data in place.run(work, list(enumerate(files)))]
-    rows = pa.concat_tables([work.empty, *parts])
+    rows = pa.concat_tables([work.empty, *place.run(work, list(enumerate(files)))])
     at = rows.select(PLACES).rename_columns(["file", "row"])
     return KeyMatches(rows=without_places(rows), at=at, files=tuple(files))
 
@@ -343,7 +344,10 @@ def _between(wanted: pa.ChunkedArray, low: Any, high: Any) -> pa.ChunkedArray:
 
 
 RowRule = Callable[[pa.Table], pa.Table]
-RangeRule = Callable[[Storage, Mapping[str, pa.Table]], bytes]
+RangeRule = Callable[[Storage, Mapping[str, pa.Table]], Any]
+"""From the rows of a range, by the name of their table, to a report; sent to tasks."""
+FileRule = Callable[[Storage, pa.Table], Any]
+"""From rows of one table to a report; sent to tasks."""
 Part = tuple[str, int]
 """Name of a source, and number of its file."""
 
@@ -355,7 +359,7 @@ class Source:
     Attributes:
         schema: of the columns to read.
         prepare: what is made of the rows, each by itself, before they go to their range. It gets `AT_FILE` and
-            `AT_ROW`, too: number of the file, and of the row in it.
+            `AT_ROW`, too: number of the file, and of the row in it. Without it rows stay as they are.
         wanted: keys, a column for each of the key; rows that surely have none of them are left out where they are read.
             None: all rows are read.
     """
@@ -363,13 +367,14 @@ class Source:
     table: str
     files: tuple[DataFile, ...]
     schema: pa.Schema
-    prepare: RowRule
+    prepare: RowRule = as_they_are
     wanted: pa.Table | None = None
 
     @classmethod
     def of(
-        cls, snapshot: TableSnapshot, prepare: RowRule, columns: Sequence[str] | None = None, *, to_write: bool = False
-    ) -> Source:
+        cls, snapshot: TableSnapshot, prepare: RowRule = as_they_are, columns: Sequence[str] | None = None, *,
+        to_write: bool = False,
+    ) -> Source:  # fmt: skip
         """All files of a table at a version, as a source of rows.
 
         Args:
@@ -394,6 +399,14 @@ class Source:
         """Numbers of the files to read."""
         keys = self.wanted
         return [*range(len(self.files))] if keys is None else files_with(self.files, keys, tuple(keys.column_names))
+
+    def path_of(self, number: int) -> str:
+        """Path of a file."""
+        return join(self.table, self.files[number].path)
+
+    def together(self, storage: Storage, numbers: Sequence[int]) -> pa.Table:
+        """Prepared rows of files."""
+        return pa.concat_tables([self.none, *(rows for number in numbers for rows in self.rows(storage, number))])
 
     def rows(self, storage: Storage, number: int) -> Iterator[pa.Table]:
         """Prepared rows of a file, in parts that fit into memory."""
@@ -423,14 +436,10 @@ class _OnParts:
     sources: Mapping[str, Source]
 
     def file_of(self, part: Part) -> str:
-        source = self.sources[part[0]]
-        return join(source.table, source.files[part[1]].path)
+        return self.sources[part[0]].path_of(part[1])
 
     def rows_of(self, storage: Storage, part: Part) -> Iterator[pa.Table]:
         return self.sources[part[0]].rows(storage, part[1])
-
-    def together(self, rows: Mapping[str, Sequence[pa.Table]]) -> dict[str, pa.Table]:
-        return {name: pa.concat_tables([source.none, *rows.get(name, ())]) for name, source in self.sources.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -439,11 +448,10 @@ class _Sample(_OnParts):
 
     keys: pa.Schema
 
-    def __call__(self, storage: Storage, part: Part) -> bytes:
+    def __call__(self, storage: Storage, part: Part) -> pa.Table:
         empty = self.keys.append(pa.field(WEIGHT, pa.float64())).empty_table()
         rows = self.sources[part[0]].keys(storage, part[1], self.keys)
-        samples = [sample_of(one, self.keys) for one in rows]
-        return stream_of(pa.concat_tables([empty, *samples]))
+        return pa.concat_tables([empty, *(sample_of(one, self.keys) for one in rows)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -452,9 +460,9 @@ class _Keys(_OnParts):
 
     names: tuple[str, ...]
 
-    def __call__(self, storage: Storage, part: Part) -> bytes:
+    def __call__(self, storage: Storage, part: Part) -> pa.Table:
         keys = [rows.select(self.names) for rows in self.rows_of(storage, part)]
-        return stream_of(_each_once([self.sources[part[0]].none.select(self.names), *keys]))
+        return _each_once([self.sources[part[0]].none.select(self.names), *keys])
 
 
 def _each_once(keys: Sequence[pa.Table]) -> pa.Table:
@@ -466,7 +474,7 @@ def keys_of(tables: Tables, source: Source, names: tuple[str, ...]) -> pa.Table:
     """Keys of the prepared rows of a source, each once, in the memory of this process."""
     sources = {"": source}
     found = tables.place_for(source.size).run(_Keys(sources=sources, names=names), _parts(sources))
-    return _each_once([source.none.select(names), *map(stream_rows, found)])
+    return _each_once([source.none.select(names), *found])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -492,21 +500,26 @@ class _Ranges(_OnParts):
             for number in np.flatnonzero(counts).tolist():
                 yield number, part[0], ordered.slice(ends[number] - counts[number], counts[number])
 
-    def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]]) -> bytes:
-        return self.rule(storage, self.together(rows))
+    def __call__(self, storage: Storage, rows: Mapping[str, Sequence[pa.Table]]) -> Any:
+        sources = self.sources.items()
+        return self.rule(storage, {name: pa.concat_tables([one.none, *rows.get(name, ())]) for name, one in sources})
 
 
-@dataclass(frozen=True, kw_only=True)
-class _File(_OnParts):
-    """A rule over the rows of one file."""
+@dataclass(frozen=True)
+class _File:
+    """A rule over the rows of one file, by its number."""
 
-    rule: RangeRule
+    source: Source
+    rule: FileRule
 
-    def __call__(self, storage: Storage, part: Part) -> bytes:
-        return self.rule(storage, self.together({part[0]: list(self.rows_of(storage, part))}))
+    def __call__(self, storage: Storage, number: int) -> Any:
+        return self.rule(storage, self.source.together(storage, [number]))
+
+    def file_of(self, number: int) -> str:
+        return self.source.path_of(number)
 
 
-def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule: RangeRule) -> list[bytes]:
+def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule: RangeRule) -> list[Any]:
     """Apply a rule to the rows of each range of keys, where files of this size are worked on; the rule's reports.
 
     Args:
@@ -521,7 +534,7 @@ def by_key(tables: Tables, sources: Mapping[str, Source], keys: pa.Schema, rule:
         whole = {name: source for name, source in sources.items() if source.wanted is None}
         samples = place.run(_Sample(sources=whole, keys=keys), _parts(whole))
         ranges = max(place.slots, -(-_gathered(sources) // tables.bounds.key_range))
-        cuts = cuts_of([stream_rows(data) for data in samples], keys, ranges)
+        cuts = cuts_of(samples, keys, ranges)
     work = _Ranges(sources=sources, cuts=cuts, rule=rule)
     return place.run_by_key(work, _parts(sources), cuts.num_rows + 1) or [work(tables.storage, {})]
 
@@ -532,16 +545,16 @@ def _gathered(sources: Mapping[str, Source]) -> int:
     return sum(whole) * (1 + len(sources) - len(whole))
 
 
-def by_row(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
+def by_row(tables: Tables, source: Source, rule: FileRule) -> list[Any]:
     """Apply a rule that holds for any part of the rows: to all rows together, or in tasks to each file."""
-    large = tables.is_for_tasks(sum(source.size for source in sources.values()))
-    return by_file(tables, sources, rule) if large else by_key(tables, sources, pa.schema([]), rule)
+    if tables.is_for_tasks(source.size):
+        return by_file(tables, source, rule)
+    return [rule(tables.storage, source.together(tables.storage, source.numbers))]
 
 
-def by_file(tables: Tables, sources: Mapping[str, Source], rule: RangeRule) -> list[bytes]:
-    """Apply a rule to the rows of each file; it is not called for a file without rows."""
-    place = tables.place_for(sum(source.size for source in sources.values()))
-    return place.run(_File(sources=sources, rule=rule), _parts(sources))
+def by_file(tables: Tables, source: Source, rule: FileRule) -> list[Any]:
+    """Apply a rule to the rows of each file."""
+    return tables.place_for(source.size).run(_File(source, rule), source.numbers)
 
 
 def _parts(sources: Mapping[str, Source]) -> list[Part]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,16 +21,17 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown
-from spark_jobs.rules import shards, sweep, truncates
+from spark_jobs.rules import sweep, truncates
 from spark_jobs.rules.arrays import DeltaSchema, by_name, rows_where, table_codes
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions, with_row_ids
-from spark_jobs.rules.order import as_events, events, for_both_keys, is_of_batch
+from spark_jobs.rules.order import as_events, events, is_of_batch
 from spark_jobs.rules.outcome import ACTION, AT, folded_again
+from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stale_rows import stale_keys, stale_warning
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.sweep import undeleted, unmarked
-from spark_jobs.rules.truncates import truncated
+from spark_jobs.rules.truncates import Truncated, after_truncates, truncated
 from spark_jobs.rules.verify import LiveKeys, SharedKeys, SharedKeysRule
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.data_files import has_column
@@ -56,9 +56,9 @@ from spark_jobs.tables.table_rows import (
     FindRows,
     KeyMatches,
     Source,
-    as_they_are,
     by_file,
     by_key,
+    changes_by_key,
     find,
     matches_of,
     rows_leave,
@@ -372,31 +372,25 @@ class _Versions:
     swept: int
     output: Output
 
-    def prepare(self, rows: pa.Table) -> pa.Table:
-        changes = shards.of_shard(by_name(rows, change_schema(self.schema)), self.schema.spec.shard)
-        return for_both_keys(changes, self.schema)
-
-    def stored(self, rows: pa.Table) -> pa.Table:
-        return shards.of_shard(rows, self.schema.spec.shard)
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
         happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
         derived = versions(happened, self.schema, self.floors, self.swept)
         missing, extra = differences(derived, stored, self.schema)
         removed = stored.take(pa.array(extra))
         missing = with_row_ids(missing, removed, self.schema)
-        return json.dumps(self.output.report(storage, missing, removed, removed)).encode()
+        return self.output.report(storage, missing, removed, removed)
 
 
 def _update_all(batch_context: BatchContext, floors: tuple[GenerationFloor, ...], swept: int) -> None:
     tables, layout, schema = batch_context.tables, batch_context.layout, batch_context.table_schema
     output = output_of(tables, layout.history, schema.keys, batch_context.transaction)
     rule = _Versions(schema, floors, swept, output)
+    shard = schema.spec.shard
     sources = {
-        _CHANGES: Source.of(tables.existing(layout.changes), rule.prepare),
-        _STORED: Source.of(tables.existing(layout.history), rule.stored, to_write=True),
+        _CHANGES: Source.of(tables.existing(layout.changes), partial(changes_by_key, schema=schema, shard=shard)),
+        _STORED: Source.of(tables.existing(layout.history), partial(of_shard, shard=shard), to_write=True),
     }
-    reports = [json.loads(report) for report in by_key(tables, sources, key_schema(schema), rule)]
+    reports = by_key(tables, sources, key_schema(schema), rule)
     batch_context.put_written(layout.history, HISTORY, reports, sources[_STORED], {})
 
 
@@ -439,13 +433,14 @@ class TableWriter:
 
     def sweepable(self) -> tuple[int, int]:
         """Number of live rows of older generations, and of all live rows of the replica."""
-        context = self.batch_context
-        rule = _CountLive(context.table_schema)
-        replica = Source.of(self._replica, as_they_are, sweep.needed(context.table_schema))
+        context, schema = self.batch_context, self.batch_context.table_schema
+        replica = Source.of(self._replica, columns=sweep.needed(schema))
         live: Counter[int] = Counter()
-        for report in by_file(context.tables, {REPLICA: replica}, rule):
-            live.update(dict(json.loads(report)))
-        return sweep.sweepable(live, context.plan.generation, context.table_schema)
+        for counts in by_file(
+            context.tables, replica, lambda _, rows: [*sweep.live_by_generation(rows, schema).items()]
+        ):
+            live.update(dict(counts))
+        return sweep.sweepable(live, context.plan.generation, schema)
 
     @property
     def _replica(self) -> TableSnapshot:
@@ -453,11 +448,11 @@ class TableWriter:
 
     def sweep(self) -> MainCounts:
         """Remove rows of older generations, or mark them deleted."""
-        return self._remove(SWEEP, partial(_Sweep, self.batch_context.table_schema, self.batch_context.plan.generation))
+        return self._remove(SWEEP, partial(_swept, generation=self.batch_context.plan.generation))
 
     def truncate(self) -> MainCounts:
         """Remove rows before truncates, or mark them deleted."""
-        return self._remove(TRUNCATE, partial(_Truncate, self.batch_context.table_schema))
+        return self._remove(TRUNCATE, truncated)
 
     def fold_again(self) -> int:
         """Take from rows after late truncates the columns from before these, by the changes of earlier batches.
@@ -477,8 +472,8 @@ class TableWriter:
         context, schema = self.batch_context, self.batch_context.table_schema
         if not (schema.partial and schema.keys):
             return False
-        replica = Source.of(self._replica, as_they_are, truncates.to_place(schema))
-        return any(map(json.loads, by_file(context.tables, {REPLICA: replica}, _AnyAfterTruncates(schema))))
+        replica = Source.of(self._replica, columns=truncates.to_place(schema))
+        return any(by_file(context.tables, replica, lambda _, rows: pc.any(after_truncates(rows, schema)).as_py()))
 
     def _write_again(self) -> None:
         context, path, schema = self.batch_context, self.batch_context.layout.replica, self.batch_context.table_schema
@@ -486,19 +481,26 @@ class TableWriter:
         changes = Source.of(context.tables.existing(context.layout.changes), rule.changes)
         replica = Source.of(self._replica, rule.stored, to_write=True)
         sources = {_CHANGES: changes, REPLICA: replica}
-        reports = [json.loads(report) for report in by_key(context.tables, sources, key_schema(schema), rule)]
+        reports = by_key(context.tables, sources, key_schema(schema), rule)
         counts = MainCounts(updated=sum(report["rows"] for report in reports))
         context.put_written(path, FOLD_AGAIN, reports, replica, merge_metrics(counts))
 
-    def _remove(self, step: str, rule_of: Callable[[Output], _Sweep | _Truncate]) -> MainCounts:
+    def _remove(self, step: str, removed: Callable[[pa.Table, TableSchema], Truncated]) -> MainCounts:
         """Rows that are deleted, or written again marked deleted, by one commit of a step."""
         context, path = self.batch_context, self.batch_context.layout.replica
+        schema = context.table_schema
         if not context.has_made(path, step):
-            rule = rule_of(output_of(context.tables, path, context.table_schema.keys, context.transaction))
-            replica = Source.of(self._replica, as_they_are, to_write=True)
-            reports = [json.loads(report) for report in by_file(context.tables, {REPLICA: replica}, rule)]
-            metric = "numUpdatedRows" if sweep.marks(context.table_schema) else "numDeletedRows"
-            context.put_written(path, step, reports, replica, {metric: sum(r["count"] for r in reports)})
+            output = output_of(context.tables, path, schema.keys, context.transaction)
+
+            def rule(storage: Storage, rows: pa.Table) -> tuple[dict[str, Any], int]:
+                outcome = removed(rows, schema)
+                return output.report(storage, outcome.instead, outcome.rows, outcome.rows), outcome.live
+
+            replica = Source.of(self._replica, to_write=True)
+            made = by_file(context.tables, replica, rule)
+            metric = "numUpdatedRows" if sweep.marks(schema) else "numDeletedRows"
+            counts = {metric: sum(live for _, live in made)}
+            context.put_written(path, step, [report for report, _ in made], replica, counts)
         return main_counts(context.metrics(path, step))
 
     def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
@@ -510,52 +512,10 @@ class TableWriter:
         update_history(self.batch_context, None, floors, swept)
 
 
-@dataclass(frozen=True)
-class _CountLive:
-    """Live rows by generation; sent to tasks."""
-
-    schema: TableSchema
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps([*sweep.live_by_generation(rows[REPLICA], self.schema).items()]).encode()
-
-
-@dataclass(frozen=True)
-class _Sweep:
-    """Deletes rows of older generations, or writes them again, marked deleted; sent to tasks."""
-
-    schema: TableSchema
-    generation: int
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        replica = rows[REPLICA]
-        old = replica.filter(sweep.vanishing(replica, self.generation, self.schema))
-        report = self.output.report(storage, sweep.instead(old, self.schema), old, old)
-        return json.dumps({**report, "count": old.num_rows}).encode()
-
-
-@dataclass(frozen=True)
-class _Truncate:
-    """Deletes rows before a truncate, or writes them again, marked deleted by it; sent to tasks."""
-
-    schema: TableSchema
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        outcome = truncated(rows[REPLICA], self.schema)
-        report = self.output.report(storage, outcome.instead, outcome.rows, outcome.rows)
-        return json.dumps({**report, "count": outcome.live}).encode()
-
-
-@dataclass(frozen=True)
-class _AnyAfterTruncates:
-    """Whether rows come after a truncate of the batch; sent to tasks."""
-
-    schema: TableSchema
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(any(truncates.after_truncates(rows[REPLICA], self.schema).to_pylist())).encode()
+def _swept(replica: pa.Table, schema: TableSchema, generation: int) -> Truncated:
+    """Rows of older generations."""
+    old = replica.filter(sweep.vanishing(replica, generation, schema))
+    return Truncated(rows=old, instead=sweep.instead(old, schema), live=old.num_rows)
 
 
 @dataclass(frozen=True)
@@ -568,15 +528,15 @@ class _FoldAgain:
     def changes(self, rows: pa.Table) -> pa.Table:
         """Those of other batches."""
         earlier = rows.filter(pc.invert(is_of_batch(rows, self.schema.batch_id)))
-        return for_both_keys(by_name(earlier, change_schema(self.schema)), self.schema)
+        return changes_by_key(earlier, self.schema)
 
     def stored(self, rows: pa.Table) -> pa.Table:
-        return rows.filter(truncates.after_truncates(rows, self.schema))
+        return rows.filter(after_truncates(rows, self.schema))
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
         stored = matches_of(rows[REPLICA])
         outcome = folded_again(as_events(rows[_CHANGES], self.schema), stored.rows, self.schema)
-        return json.dumps(self.output.report_of(storage, stored, outcome)).encode()
+        return self.output.report_of(storage, stored, outcome)
 
 
 def keys_shared(tables: Tables, path: str, keys: Sequence[str]) -> SharedKeys:

@@ -18,7 +18,6 @@ from spark_jobs.batch.runtime import utc_now
 from spark_jobs.plan.table_schema import Column
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.tables.delta_tables import DataFile, Tables, Write
-from spark_jobs.tables.places import stream_rows
 from spark_jobs.tables.table_definition import TableDefinition
 from spark_jobs.tables.table_rows import AT_ROW, FindRows, matching, search
 
@@ -82,7 +81,7 @@ def test_rows_of_several_row_groups_are_found_whole(kind: str, tmp_path: Path) -
     def check(rows: pa.Table, wanted: list[object], size: int) -> None:
         pq.write_table(rows, tmp_path / file.path, row_group_size=size, coerce_timestamps="us")
         keys = pa.table({"id": pa.array(wanted, schema.field("id").type)})
-        found = stream_rows(FindRows(table=str(tmp_path), keys=keys, schema=schema)(Storage(), (0, file)))
+        found = FindRows(table=str(tmp_path), keys=keys, schema=schema)(Storage(), (0, file))
         expected = by_name(rows, schema).take(pa.array(matching(rows, keys, ("id",))))
         assert found.select(schema.names).to_pylist() == expected.to_pylist() or kind == "float64"
         assert found.column("v").to_pylist() == expected.column("v").to_pylist()
@@ -102,7 +101,7 @@ def test_positions_are_left_out_where_no_tie_needs_them(tmp_path: Path) -> None:
         pq.write_table(rows, tmp_path / file.path)
         for ties in (True, False):
             work = FindRows(table=str(tmp_path), keys=keys, schema=schema, ties=ties)
-            (row,) = stream_rows(work(Storage(), (0, file))).column("_gddl").to_pylist()
+            (row,) = work(Storage(), (0, file)).column("_gddl").to_pylist()
             positions.append(row["position"])
     assert positions == [1, None, 2, 2]
 

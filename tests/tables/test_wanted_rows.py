@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.delta_tables import Tables
-from spark_jobs.tables.places import stream_of, stream_rows
 from spark_jobs.tables.snapshots import DataFile
 from spark_jobs.tables.table_rows import AT_FILE, AT_ROW, Source, by_key, files_with, keys_of, matching
 
@@ -58,14 +57,14 @@ def found(tables: Tables, path: str, names: tuple[str, ...], numbers: list[int])
     source = Source.of(snapshot, lambda rows: rows)
     keys = pa.table({"id": pa.array(numbers, pa.int64()), "text": pa.array(list(map(text_of, numbers)), pa.string())})
 
-    def rule(_: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        return stream_of(rows["stored"])
+    def rule(_: Storage, rows: Mapping[str, pa.Table]) -> pa.Table:
+        return rows["stored"]
 
     wanted = Source(
         table=source.table, files=source.files, schema=source.schema, prepare=source.prepare, wanted=keys.select(names)
     )
     kinds = pa.schema([source.schema.field(name) for name in names])
-    return pa.concat_tables(map(stream_rows, by_key(tables, {"stored": wanted}, kinds, rule)))
+    return pa.concat_tables(by_key(tables, {"stored": wanted}, kinds, rule))
 
 
 def test_rows_of_wanted_keys_have_their_places(table: tuple[Watched, Tables, str, tuple[str, ...]]) -> None:

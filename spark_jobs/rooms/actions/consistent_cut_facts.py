@@ -431,7 +431,7 @@ def _landed(ledger: Ledger, listed_at: datetime) -> list[FileEntry]:
 
 def _scanned(tables: Tables, path: str, rule: _Places) -> Sequence[Mapping[str, Any]]:
     source = Source.of(tables.existing(path), without_places, [GDDL])
-    return [json.loads(report) for report in by_file(tables, {_CHANGES: source}, rule)]
+    return by_file(tables, source, rule)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -447,11 +447,10 @@ class _Places:
     until: str | None = None
     time: str | None = None
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        gddl = gddl_fields(rows[_CHANGES])
+    def __call__(self, storage: Storage, rows: pa.Table) -> dict[str, str | None]:  # noqa: ARG002 - writes nothing
+        gddl = gddl_fields(rows)
         counts = pc.and_(pc.is_valid(gddl["sequence"]), pc.greater(gddl["generation"], ARCHIVED))
-        found = self.found(gddl["sequence"].filter(counts), gddl["commit_ts"].filter(counts))
-        return json.dumps(found).encode()
+        return self.found(gddl["sequence"].filter(counts), gddl["commit_ts"].filter(counts))
 
     def found(self, sequence: pa.Array, times: pa.Array) -> dict[str, str | None]:
         """What `FoundPlaces` has, of these changes."""

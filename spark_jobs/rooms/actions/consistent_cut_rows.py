@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -205,7 +204,7 @@ def least(reports: Iterable[Mapping[str, Any]], name: str) -> Any:
 def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     """Look at `_gddl` of all changes of a table."""
     source = Source.of(tables.existing(path), without_places, [GDDL])
-    parts = [json.loads(report) for report in by_file(tables, {_CHANGES: source}, _Scan(rule))]
+    parts = by_file(tables, source, _Scan(rule))
 
     def total(name: str) -> int:
         return sum(part[name] for part in parts)
@@ -224,8 +223,8 @@ class _Scan:
 
     rule: CutRule
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        gddl = gddl_fields(rows[_CHANGES])
+    def __call__(self, storage: Storage, rows: pa.Table) -> dict[str, Any]:  # noqa: ARG002 - writes nothing
+        gddl = gddl_fields(rows)
         archived, counts = _count(self.rule.lacks_archived(gddl)), pc.greater(gddl["generation"], ARCHIVED)
         gddl = {name: part.filter(counts) for name, part in gddl.items()}
         has, before = self.rule.has(gddl), self.rule.before(gddl)
@@ -233,14 +232,14 @@ class _Scan:
         files = pc.unique(mine["source_file"].filter(pc.equal(mine["generation"], self.rule.generation))).to_pylist()
         again = [path for path in files if path is not None and is_resynced(path)]
         highest, lowest = self._around(gddl, has)
-        return json.dumps({
+        return {
             "changes": len(mine["op"]), "archived": archived,
             "commit_ts": _iso(pc.max(mine["commit_ts"])),
             "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
             "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(_are_loaded(gddl)))),
             "resynced": _count(pc.is_in(mine["source_file"], value_set=pa.array(again, pa.string()))),
             "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))), "highest": highest, "lowest": lowest,
-        }).encode()  # fmt: skip
+        }  # fmt: skip
 
     def _around(self, gddl: Mapping[str, pa.Array], has: pa.Array) -> tuple[str | None, str | None]:
         """`Included.highest` and `lowest` of a file."""
@@ -254,15 +253,8 @@ class _Scan:
 def overtaken(tables: Tables, path: str, rule: CutRule) -> int:
     """See `CutRule.overtaken`, of all keys of a table."""
     source = Source.of(tables.existing(path), rule.of_generation)
-    return sum(map(int, by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Overtaken(rule))))
-
-
-@dataclass(frozen=True)
-class _Overtaken:
-    rule: CutRule
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return str(self.rule.overtaken(rows[_CHANGES])).encode()
+    counts = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), lambda _, rows: rule.overtaken(rows[_CHANGES]))
+    return sum(counts)
 
 
 def _are_loaded(gddl: Mapping[str, pa.Array]) -> pa.Array:
@@ -297,8 +289,7 @@ def make(
     tables.create(definition)
     output = replace(output_of(tables, path, rule.schema.keys, tables.moment * 1000), keys=None)
     source = Source.of(tables.existing(changes), rule.changes)
-    reports = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output))
-    files, rows = written([json.loads(report) for report in reports])
+    files, rows = written(by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output)))
     tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
     return rows
 
@@ -308,6 +299,5 @@ class _Make:
     rule: CutRule
     output: Output
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:
-        made = by_name(self.rule.rows(rows[_CHANGES]), self.output.target.schema)
-        return json.dumps(self.output.report(storage, made)).encode()
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+        return self.output.report(storage, self.rule.rows(rows[_CHANGES]))

@@ -13,7 +13,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.planned_batch import BatchPlan, FileEntry
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.tables.damage import Damage
-from spark_jobs.tables.swap import Archived, Replaced, Swap
+from spark_jobs.tables.swap import Replaced, Swap
 
 _SHOWN = 20
 
@@ -46,7 +46,7 @@ class Replacement(Replaced):
 
 
 def check(
-    run: TableRun, plan: BatchPlan, swap: Swap, files: Mapping[str, FileEntry], archived: Archived, *,
+    run: TableRun, plan: BatchPlan, swap: Swap, files: Mapping[str, FileEntry], archived: int, *,
     compares: bool = True,
 ) -> Replacement:  # fmt: skip
     """Compare the new table with the live one before it replaces it.
@@ -96,7 +96,7 @@ def require_landed(run: TableRun, ledger: Ledger, found: Mapping[str, Damage]) -
     raise FatalError(RELOAD_UNCONFIRMED, what, where=run.layout.landing, remedy=remedy)
 
 
-def _compared(swap: Swap, table_schema: TableSchema | None, files: int, archived: Archived) -> Replacement:
+def _compared(swap: Swap, table_schema: TableSchema | None, files: int, archived: int) -> Replacement:
     live, columns = swap.live, None
     dropped: tuple[str, ...] = ()
     if table_schema is not None:
@@ -104,7 +104,7 @@ def _compared(swap: Swap, table_schema: TableSchema | None, files: int, archived
         dropped = tuple(c.name for c in live.tables.data_columns(live.layout.replica) if c.name.lower() not in kept)
         columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
     return Replacement(
-        files=files, columns=dropped, archived=sum(archived.by_file.values()),
+        files=files, columns=dropped, archived=archived,
         **asdict(swap.compared(columns)),
     )  # fmt: skip
 

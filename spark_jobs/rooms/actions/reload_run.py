@@ -68,7 +68,7 @@ from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import Engine
 from spark_jobs.tables.places import LargeBatchError
-from spark_jobs.tables.swap import Archived, Swapped, SwapRequest
+from spark_jobs.tables.swap import Swapped, SwapRequest
 
 
 def recorded_files(context: Engine, state: TableState) -> Recorded | None:
@@ -457,7 +457,7 @@ def _floors(work: _Reload, state: TableState) -> tuple[GenerationFloor, ...]:
 def _checked(work: _Reload, request: SwapRequest, fresh: Ledger) -> Replacement:
     """Check the shadow table before the swap."""
     swap = work.live.swap(request)
-    archived = Archived() if "changes" in work.found else swap.archived()
+    archived = 0 if "changes" in work.found else swap.archived()
     files = fresh.all_entries()
     checked = check(work.run, work.plan, swap, files, archived, compares="replica" not in work.found)
     work.run.report("checked", work.plan.number)
