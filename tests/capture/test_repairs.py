@@ -211,7 +211,7 @@ def test_what_is_committed_while_a_table_is_loaded_again_is_kept(
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(reader, "open_log", written)
+        patched.setattr(reader, "READER", replace(reader.READER, open_log=written))
         again(lake, engine, "repair", options=LOAD_AGAIN)
     execute(engine, "UPDATE s.t SET v = 'before the next run' WHERE id = 6", "DELETE FROM s.t WHERE id = 7")
     again(lake, engine, "next")

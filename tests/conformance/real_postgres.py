@@ -79,7 +79,7 @@ class Played:
     given: Mapping[str, Any]
     expected: Sequence[int]
     records: list[Record] = field(default_factory=list)
-    offsets: list[tuple[str, str]] = field(default_factory=list)
+    offsets: dict[str, str] = field(default_factory=dict)
     token: str = ""
     silent: int = 0
 
@@ -137,7 +137,7 @@ class Played:
             "table.include.list": self.table,
         }  # fmt: skip
         socket = f"{url.query['host']}/.s.PGSQL.5432"
-        with Engine(properties, self.offsets, "", self._note_silence, os.environ, socket) as engine:
+        with Engine(properties, self.offsets, self._note_silence, os.environ, socket) as engine:
             yield engine.batches()
             engine.stop()
 
@@ -157,8 +157,7 @@ class Played:
     def _take(self, batch: Batch) -> None:
         self.silent = 0
         self.records += [record for record in batch.records if record.topic == f"{PREFIX}.s.{self.history.table}"]
-        if batch.partition is not None and batch.offset is not None:
-            self.offsets = [(batch.partition, batch.offset)]
+        self.offsets |= batch.offsets
         if any(r.topic == own_topics(PREFIX)[0] and self.token.encode() in (r.key or b"") for r in batch.records):
             self.token = ""
 

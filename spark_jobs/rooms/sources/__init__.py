@@ -46,48 +46,32 @@ class LogEnd:
     read_at: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
 class SourceReader:
-    """What a job does itself with the source of a table; this one: nothing, a service writes the files."""
+    """What a job does itself with the source of a table; this one: nothing, a service writes the files.
 
-    def has_work(self, run: TableRun, totals: RunTotals) -> bool:  # noqa: ARG002 - for readers that do
-        """For a poll: whether a run has more to do than to load files. `totals` take what is found otherwise."""
-        return False
+    Attributes:
+        has_work: for a poll: whether a run has more to do than to load files. The totals take what is found otherwise.
+        load: brings what is new into files, and loads it by the function that is given.
+        open_log: before a table's rows are read: sees that what is committed meanwhile comes by the log. Returns what
+            distinguishes this log, and the table in it; empty: jobs read none.
+        follow: notes that the table is loaded anew, and follows this log (`open_log`) from now on. Returns whether it
+            followed none, or another, before: changes that the load has seen may then be another table's.
+        log_end: how far the log was read that the table follows, once it is sure that it follows it still; None: jobs
+            read none.
+        load_forms: columns that a load has to write otherwise than by the driver, so that they equal those of the log.
+        exports: files that an erasure searches in place of change files that are made of them; None: none are.
+        withdraw: removes files of the job's own making that were not loaded.
+    """
 
-    def load(self, run: TableRun, totals: RunTotals, then: Load) -> JobResult:
-        """Bring what is new into files, and load it by `then`."""
-        return then(run, totals)
-
-    def open_log(self, run: TableRun) -> str:  # noqa: ARG002 - for readers that do
-        """Before a table's rows are read: see that what is committed meanwhile comes by the log.
-
-        Returns:
-            What distinguishes this log, and the table in it; empty: jobs read none.
-        """
-        return ""
-
-    def follow(self, run: TableRun, log: str) -> bool:  # noqa: ARG002 - for readers that do
-        """Note that the table is loaded anew, and follows this log (`open_log`) from now on.
-
-        Returns:
-            Whether it followed none, or another, before: changes that the load has seen may then be another table's.
-        """
-        return False
-
-    def log_end(self, run: TableRun) -> LogEnd | None:  # noqa: ARG002 - for readers that do
-        """How far the log was read that the table follows, once it is sure that it follows it still; None: jobs read
-        none."""
-        return None
-
-    def load_forms(self, run: TableRun, table: SourceTable) -> Mapping[str, Any]:  # noqa: ARG002 - for readers that do
-        """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""
-        return {}
-
-    def exports(self, run: TableRun) -> tuple[PlannedFile, ...] | None:  # noqa: ARG002 - for readers that do
-        """Files that an erasure searches in place of change files that are made of them; None: there are none such."""
-        return None
-
-    def withdraw(self, run: TableRun) -> None:
-        """Remove files of the job's own making that were not loaded."""
+    has_work: Callable[[TableRun, RunTotals], bool] = lambda _run, _totals: False
+    load: Callable[[TableRun, RunTotals, Load], JobResult] = lambda run, totals, then: then(run, totals)
+    open_log: Callable[[TableRun], str] = lambda _run: ""
+    follow: Callable[[TableRun, str], bool] = lambda _run, _log: False
+    log_end: Callable[[TableRun], LogEnd | None] = lambda _run: None
+    load_forms: Callable[[TableRun, SourceTable], Mapping[str, Any]] = lambda _run, _table: {}
+    exports: Callable[[TableRun], tuple[PlannedFile, ...] | None] = lambda _run: None
+    withdraw: Callable[[TableRun], None] = lambda _run: None
 
 
 _OF_FILES = SourceReader()

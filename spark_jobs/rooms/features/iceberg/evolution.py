@@ -6,6 +6,7 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,12 @@ import pyarrow as pa
 from airflow_gddl.contract.codes import ICEBERG_REFUSED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores import Storage
-from spark_jobs.tables.iceberg_metadata import MetadataVersions, StoreIO, VersionedCatalog
+from spark_jobs.rules.arrays import schema_of
+from spark_jobs.tables.iceberg_metadata import DELTA_VERSION, MetadataVersions, StoreIO, VersionedCatalog
+from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.row_ids import ID_COLUMN, VERSION_COLUMN
 
-NAME_MAPPING = "schema.name-mapping.default"
+_NAME_MAPPING = "schema.name-mapping.default"
 _MATERIALIZED = {
     ID_COLUMN: 2_147_483_540,
     VERSION_COLUMN: 2_147_483_539,
@@ -36,7 +39,7 @@ class Evolution:
     source: str
     versions: MetadataVersions
 
-    def opened(self, metadata: Any, catalog: VersionedCatalog) -> Any:
+    def _opened(self, metadata: Any, catalog: VersionedCatalog) -> Any:
         """pyiceberg's `Table`."""
         table = importlib.import_module("pyiceberg.table").Table
         name = ("gddl", self.source)
@@ -56,19 +59,26 @@ class Evolution:
             properties={"format-version": "2"},
         )
 
-    def evolved(self, table: Any, columns: pa.Schema, by: Sequence[str]) -> Any:
-        """A transaction whose schema has these columns, and whose new files are partitioned by some of them.
+    def evolved(
+        self, metadata: Any, catalog: VersionedCatalog, log: ReplayedLog, more: Mapping[str, str] = MappingProxyType({})
+    ) -> Any:
+        """A transaction whose schema, partitions and properties are those of this version of the Delta table.
 
         Where Iceberg can't evolve the schema, all columns get new ids. Then, and with other partitions, it begins
         without files: a rebuild has rewritten them, and those that stayed are named again.
 
+        Args:
+            metadata: pyiceberg's `TableMetadata`.
+            more: further properties.
+
         Raises:
             FatalError: `ICEBERG_REFUSED`: a column has a type that Iceberg lacks.
         """
-        errors, schema = importlib.import_module("pyiceberg.exceptions"), table.metadata.schema()
+        table, columns, by = self._opened(metadata, catalog), schema_of(log.schema).arrow, log.partition_by
+        errors, schema = importlib.import_module("pyiceberg.exceptions"), metadata.schema()
         misfits = (errors.ValidationError, errors.ResolveError, ValueError, TypeError)
         held, wanted = [field.name for field in schema.fields], set(columns.names)
-        kept = [schema.find_column_name(field.source_id) for field in table.metadata.spec().fields] == list(by)
+        kept = [schema.find_column_name(field.source_id) for field in metadata.spec().fields] == list(by)
         try:
             begun = table.transaction() if kept else self._without_files(table).transaction()
             transaction = _with_columns(begun, [name for name in held if name not in wanted], columns)
@@ -80,14 +90,16 @@ class Evolution:
                 remedy = "exclude the column, or set iceberg: false"
                 raise FatalError(ICEBERG_REFUSED, what, where=self.source, remedy=remedy) from error
         _partition(transaction, by)
+        mapping = _name_mapping(transaction, log.properties)
+        transaction.set_properties({_NAME_MAPPING: mapping, DELTA_VERSION: str(log.version), **more})
         return transaction
 
     def _without_files(self, table: Any) -> Any:
         none: dict[str, Any] = {"snapshots": [], "refs": {}, "current_snapshot_id": None, "snapshot_log": []}
-        return self.opened(table.metadata.model_copy(update=none), table.catalog)
+        return self._opened(table.metadata.model_copy(update=none), table.catalog)
 
 
-def name_mapping(transaction: Any, properties: Mapping[str, str | None]) -> str:
+def _name_mapping(transaction: Any, properties: Mapping[str, str | None]) -> str:
     """Iceberg's numbers of the columns of data files, which have none, by name, as JSON.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
@@ -82,6 +82,13 @@ class SnapshotFiles:
         with writer(output_file=file, file_schema=kind, schema_name=name, metadata=about) as stream:
             stream.write_block(records)
         return len(file)
+
+
+def stored_entries(snapshot: Any, io: StoreIO, content: int) -> Iterator[Any]:
+    """pyiceberg's entries of a snapshot's manifests of this content."""
+    for manifest in snapshot.manifests(io):
+        if manifest.content == content:
+            yield from manifest.fetch_manifest_entry(io)
 
 
 def _kinds() -> Any:

@@ -7,40 +7,27 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyarrow as pa
-
-from airflow_gddl.contract.codes import ICEBERG_CONTENDED, ICEBERG_REFUSED
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.codes import ICEBERG_CONTENDED
+from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.features.iceberg import V2, V3
-from airflow_gddl.contract.layout import table_url
 from airflow_gddl.stores import Storage
-from spark_jobs.rooms.features.iceberg.evolution import NAME_MAPPING, Evolution, name_mapping, partition_of
-from spark_jobs.rooms.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_columns, require_plain
-from spark_jobs.rooms.features.iceberg.version_3 import NextVersion, is_current, stored_vectors
-from spark_jobs.tables.iceberg_metadata import DELTA_VERSION, MetadataVersions, StoreIO, VersionedCatalog, parsed
-from spark_jobs.tables.replayed_log import replayed
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
+from spark_jobs.rooms.features.iceberg.evolution import Evolution, partition_of
+from spark_jobs.rooms.features.iceberg.manifests import DATA, DELETES, stored_entries
+from spark_jobs.rooms.features.iceberg.readable import ActiveFile, active_files
+from spark_jobs.rooms.features.iceberg.version_3 import NextVersion
+from spark_jobs.tables.iceberg_metadata import (
+    DELTA_TABLE,
+    DELTA_VERSION,
+    MetadataVersions,
+    StoreIO,
+    VersionedCatalog,
+    parsed,
+)
+from spark_jobs.tables.replayed_log import ReplayedLog, replayed
 
 _ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class ActiveFile:
-    """A data file of the table's version.
-
-    Attributes:
-        path: absolute.
-        partition: values of the partition columns in their order, which the file lacks.
-    """
-
-    path: str
-    size: int
-    rows: int
-    partition: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,9 +54,15 @@ class IcebergPublisher:
         """
         for _ in range(_ATTEMPTS):
             base = self.versions.newest()
-            done = self._as_v3(base) if self.format_version == V3 else self._as_v2(base)
-            if done is not None:
-                return done
+            held = json.loads(self.versions.read(base)) if base else {}
+            log = replayed(self.storage, self.source)
+            if log is None:
+                raise FileNotFoundError(self.source)
+            if self._is_current(held, log):
+                self.versions.point(base)
+                return False
+            if self._has_written(base, held, log):
+                return True
         raise RetriableError(
             ICEBERG_CONTENDED, "others kept changing its metadata", where=self.versions.folder, remedy="run again"
         )
@@ -83,82 +76,41 @@ class IcebergPublisher:
             if snapshot is not None:
                 manifests = snapshot.manifests(io)
                 paths += [snapshot.manifest_list, *(manifest.manifest_path for manifest in manifests)]
-                paths += stored_vectors(snapshot, io)
+                paths += [entry.data_file.file_path for entry in stored_entries(snapshot, io, DELETES)]
         return paths
 
-    @property
-    def _evolution(self) -> Evolution:
-        return Evolution(self.storage, self.source, self.versions)
+    def _is_current(self, held: Mapping[str, Any], log: ReplayedLog) -> bool:
+        """Whether metadata is of this version of the Delta table."""
+        known, table = held.get("properties", {}), log.metadata["id"] if self.format_version == V3 else None
+        wanted = (self.format_version, str(log.version), table)
+        return (held.get("format-version"), known.get(DELTA_VERSION), known.get(DELTA_TABLE)) == wanted
 
-    def _as_v3(self, base: int) -> bool | None:
-        """None: another writer made the next version first."""
-        held = json.loads(self.versions.read(base)) if base else {}
-        log = replayed(self.storage, self.source)
-        if log is None:
-            raise FileNotFoundError(self.source)
-        if is_current(held, log):
-            self.versions.point(base)
-            return False
-        metadata = NextVersion(self._evolution, log, held).written()
-        return True if self.versions.create(base + 1, metadata) else None
-
-    def _as_v2(self, base: int) -> bool | None:
-        """None: another writer made the next version first."""
-        import deltalake  # noqa: PLC0415 - most runs on Spark don't need it
-
-        table, catalog = self._table(base)
-        delta = deltalake.DeltaTable(table_url(self.source), storage_options=self.storage.options_of(self.source))
-        if base and table.metadata.properties.get(DELTA_VERSION) == str(delta.version()):
-            self.versions.point(base)
-            return False
-        features, metadata = delta.protocol().reader_features or (), delta.metadata()
-        require_plain(delta.schema(), features, metadata.configuration or {}, metadata.partition_columns, self.source)
-        self._commit(table, delta)
-        return None if catalog.lost else True
-
-    def _table(self, base: int) -> tuple[Any, VersionedCatalog]:
-        """A table of version 2; one of version 3 is written afresh."""
-        evolution, catalog = self._evolution, VersionedCatalog(self.versions, base)
-        held = parsed(self.versions.read(base)) if base else None
-        metadata = held if held is not None and held.format_version == V2 else evolution.empty()
-        return evolution.opened(metadata, catalog), catalog
-
-    def _commit(self, table: Any, delta: DeltaTable) -> None:
-        columns, by = arrow_columns(delta.schema()), delta.metadata().partition_columns
-        transaction = self._evolution.evolved(table, columns, by)
-        files = active_files(delta, self.source)
-        stored = _files_of(transaction, table.io)
-        removed = [file for path, file in stored.items() if path not in files]
-        new = [file for path, file in files.items() if path not in stored]
-        mapping = name_mapping(transaction, delta.metadata().configuration or {})
-        transaction.set_properties({NAME_MAPPING: mapping, DELTA_VERSION: str(delta.version())})
-        if removed or new or transaction.table_metadata.current_snapshot() is None:
-            with transaction.update_snapshot().overwrite() as snapshot:
-                for file in removed:
-                    snapshot.delete_data_file(file)
-                for file in new:
-                    snapshot.append_data_file(_data_file(file, transaction.table_metadata))
-        transaction.commit_transaction()
+    def _has_written(self, base: int, held: Mapping[str, Any], log: ReplayedLog) -> bool:
+        """Write the next version; false: another writer made it first."""
+        evolution = Evolution(self.storage, self.source, self.versions)
+        if self.format_version == V3:
+            return self.versions.create(base + 1, NextVersion(evolution, log, held).written())
+        files = {file.path: file for file in active_files(self.storage, self.source, log)}
+        catalog = VersionedCatalog(self.versions, base)
+        # One of version 3 is written afresh.
+        is_v2 = held.get("format-version") == V2
+        metadata = parsed(json.dumps(held).encode()) if is_v2 else evolution.empty()
+        _commit(evolution.evolved(metadata, catalog, log), files, StoreIO(self.storage))
+        return not catalog.lost
 
 
-def active_files(delta: DeltaTable, source: str) -> dict[str, ActiveFile]:
-    """Data files of the version, by path.
-
-    Raises:
-        FatalError: `ICEBERG_REFUSED`: the log lacks the row count of a file.
-    """
-    by = [f"partition.{name}" for name in delta.metadata().partition_columns]
-    actions = pa.table(delta.get_add_actions(flatten=True))
-    rows = actions.select(["path", "size_bytes", "num_records", *by]).to_pylist()
-    unknown = [row["path"] for row in rows if row["num_records"] is None]
-    if unknown:
-        what = f"the Delta log has no row count for {len(unknown)} files, e.g. {unknown[0]}"
-        raise FatalError(ICEBERG_REFUSED, what, where=source, remedy=ROWS_REMEDY)
-    files = (
-        ActiveFile(absolute(source, r["path"]), r["size_bytes"], r["num_records"], tuple(r[name] for name in by))
-        for r in rows
-    )
-    return {file.path: file for file in files}
+def _commit(transaction: Any, files: Mapping[str, ActiveFile], io: StoreIO) -> None:
+    """Commit a version that has these files, by path."""
+    stored = _files_of(transaction, io)
+    removed = [file for path, file in stored.items() if path not in files]
+    new = [file for path, file in files.items() if path not in stored]
+    if removed or new or transaction.table_metadata.current_snapshot() is None:
+        with transaction.update_snapshot().overwrite() as snapshot:
+            for file in removed:
+                snapshot.delete_data_file(file)
+            for file in new:
+                snapshot.append_data_file(_data_file(file, transaction.table_metadata))
+    transaction.commit_transaction()
 
 
 def _files_of(transaction: Any, io: StoreIO) -> Mapping[str, Any]:
@@ -166,8 +118,7 @@ def _files_of(transaction: Any, io: StoreIO) -> Mapping[str, Any]:
     snapshot = transaction.table_metadata.current_snapshot()
     if snapshot is None:
         return {}
-    entries = (entry for manifest in snapshot.manifests(io) for entry in manifest.fetch_manifest_entry(io))
-    return {entry.data_file.file_path: entry.data_file for entry in entries}
+    return {entry.data_file.file_path: entry.data_file for entry in stored_entries(snapshot, io, DATA)}
 
 
 def _data_file(file: ActiveFile, metadata: Any) -> Any:

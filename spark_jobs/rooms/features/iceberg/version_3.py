@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,53 +20,26 @@ from airflow_gddl.contract.codes import ICEBERG_REFUSED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features.iceberg import RESERVED, V2, V3
 from spark_jobs.rooms.features.iceberg import puffin
-from spark_jobs.rooms.features.iceberg.evolution import NAME_MAPPING, Evolution, name_mapping, partition_of
-from spark_jobs.rooms.features.iceberg.manifests import ADDED, DATA, DELETES, EXISTING, Entry, SnapshotFiles
-from spark_jobs.rooms.features.iceberg.readable import ROWS_REMEDY, absolute, arrow_columns, require_plain
+from spark_jobs.rooms.features.iceberg.evolution import Evolution, partition_of
+from spark_jobs.rooms.features.iceberg.manifests import (
+    ADDED,
+    DATA,
+    DELETES,
+    EXISTING,
+    Entry,
+    SnapshotFiles,
+    stored_entries,
+)
+from spark_jobs.rooms.features.iceberg.readable import ActiveFile, active_files
 from spark_jobs.rules.arrays import schema_of
-from spark_jobs.tables.iceberg_metadata import DELTA_TABLE, DELTA_VERSION, StoreIO, VersionedCatalog, parsed
-from spark_jobs.tables.replayed_log import ReplayedLog, stated_rows
+from spark_jobs.tables.iceberg_metadata import DELTA_TABLE, StoreIO, VersionedCatalog, parsed
+from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.row_ids import RowIdColumns, highest
-from spark_jobs.tables.snapshots import VECTORS, TableSnapshot
+from spark_jobs.tables.snapshots import VECTORS
 
 _COPIES_AT_ONCE = 8
 _CHANGING = frozenset({"snapshots", "refs", "snapshot-log", "metadata-log", "current-snapshot-id", "next-row-id"})
 """Fields of metadata that each version has anew."""
-
-
-@dataclass(frozen=True)
-class TrackedFile:
-    """A data file.
-
-    Attributes:
-        path: absolute.
-        partition: values of the partition columns in their order, which the file lacks.
-        first_row_id: of its first row, unless the file has a column of row ids.
-        sequence: Delta version that added it.
-        vector: of its deleted rows, in Delta's form; None: it has none.
-    """
-
-    path: str
-    size: int
-    rows: int
-    partition: tuple[Any, ...]
-    first_row_id: int
-    sequence: int
-    vector: Mapping[str, Any] | None
-
-
-def is_current(held: Mapping[str, Any], log: ReplayedLog) -> bool:
-    """Whether metadata is of this version of a Delta table."""
-    known = held.get("properties", {})
-    wanted = (V3, str(log.version), log.metadata["id"])
-    return (held.get("format-version"), known.get(DELTA_VERSION), known.get(DELTA_TABLE)) == wanted
-
-
-def stored_vectors(snapshot: Any, io: StoreIO) -> Iterator[str]:
-    """Paths of the files of vectors that a snapshot (pyiceberg's) names."""
-    for manifest in snapshot.manifests(io):
-        if manifest.content == DELETES:
-            yield from (entry.data_file.file_path for entry in manifest.fetch_manifest_entry(io))
 
 
 @dataclass(frozen=True)
@@ -99,37 +72,19 @@ class NextVersion:
         next_row_id = max(first, highest(self.log) + 1)
         return self._metadata(model, made.listed(manifests, first), first, next_row_id)
 
-    def _tracked_files(self) -> list[TrackedFile]:
-        self._require_representable()
-        snapshot = TableSnapshot(self.evolution.source, self.log, schema_of(self.log.schema), self.evolution.storage)
-        files = []
-        for file in snapshot.files:
-            add = file.add or {}
-            rows = stated_rows(add)
-            if rows is None:
-                raise self._refused(f"the Delta log has no row count, e.g. of {file.path}", ROWS_REMEDY)
-            if add.get("baseRowId") is None or add.get("defaultRowCommitVersion") is None:
-                raise self._refused(f"the Delta log has no row ids, e.g. of {file.path}", _TRACKING_REMEDY)
-            partition = tuple(file.values.get(name) for name in self.log.partition_by)
-            path = absolute(self.evolution.source, file.stored_path)
-            files.append(
-                TrackedFile(path, file.size, rows, partition, add["baseRowId"], add["defaultRowCommitVersion"],
-                            file.vector)
-            )  # fmt: skip
-        return files
-
-    def _require_representable(self) -> None:
-        schema = self._delta_schema
-        require_plain(
-            schema, self.log.reader_features - {VECTORS}, self.log.properties, self.log.partition_by,
-            self.evolution.source,
-        )  # fmt: skip
-        taken = sorted(field.name for field in schema.fields if field.name.lower() in RESERVED)
+    def _tracked_files(self) -> list[ActiveFile]:
+        """The data files, which all have row ids."""
+        files = active_files(self.evolution.storage, self.evolution.source, self.log, {VECTORS})
+        taken = sorted(name for name in schema_of(self.log.schema).types if name.lower() in RESERVED)
         if taken:
             remedy = "rename it in the source, exclude the column, or write iceberg: true"
             raise self._refused(f"its column {taken[0]} has a name that Iceberg reserves", remedy)
         if RowIdColumns.of(self.log.properties) is None:
             raise self._refused("the Delta table has no row tracking", _TRACKING_REMEDY)
+        for file in files:
+            if file.add.get("baseRowId") is None or file.add.get("defaultRowCommitVersion") is None:
+                raise self._refused(f"the Delta log has no row ids, e.g. of {file.add['path']}", _TRACKING_REMEDY)
+        return files
 
     def _refused(self, what: str, remedy: str) -> FatalError:
         return FatalError(ICEBERG_REFUSED, what, where=self.evolution.source, remedy=remedy)
@@ -137,12 +92,6 @@ class NextVersion:
     @property
     def _io(self) -> StoreIO:
         return StoreIO(self.evolution.storage)
-
-    @cached_property
-    def _delta_schema(self) -> Any:
-        import deltalake  # noqa: PLC0415 - most runs on Spark don't need it
-
-        return deltalake.Schema.from_json(self.log.schema)
 
     @cached_property
     def _continued(self) -> Mapping[str, Any]:
@@ -157,13 +106,8 @@ class NextVersion:
         if self._continued:
             kept = {name: value for name, value in self._continued.items() if name not in _CHANGING}
             metadata = parsed(json.dumps({**kept, "format-version": V2}).encode())
-        table = self.evolution.opened(metadata, VersionedCatalog(self.evolution.versions, 0))
-        columns = arrow_columns(self._delta_schema)
-        transaction = self.evolution.evolved(table, columns, self.log.partition_by)
-        known = {DELTA_VERSION: str(self.log.version), DELTA_TABLE: self.log.metadata["id"]}
-        mapping = name_mapping(transaction, self.log.properties)
-        transaction.set_properties({NAME_MAPPING: mapping, **known})
-        return transaction.table_metadata
+        catalog, more = VersionedCatalog(self.evolution.versions, 0), {DELTA_TABLE: self.log.metadata["id"]}
+        return self.evolution.evolved(metadata, catalog, self.log, more).table_metadata
 
     def _snapshot_id(self, version: int) -> int:
         """Of a version of the Delta table, whether or not it was published."""
@@ -177,16 +121,16 @@ class NextVersion:
             "file_sequence_number": version, "data_file": data_file,
         }  # fmt: skip
 
-    def _data_entry(self, file: TrackedFile, model: Any) -> Entry:
+    def _data_entry(self, file: ActiveFile, model: Any) -> Entry:
         """Without column bounds, so that the metadata contains no values but those of partitions."""
         return self._entry(
-            file.sequence,
+            file.add["defaultRowCommitVersion"],
             {"content": DATA, "file_path": file.path, "file_format": "PARQUET",
              "partition": partition_of(file.partition, model.spec(), model.schema()), "record_count": file.rows,
-             "file_size_in_bytes": file.size, "first_row_id": file.first_row_id},
+             "file_size_in_bytes": file.size, "first_row_id": file.add["baseRowId"]},
         )  # fmt: skip
 
-    def _vector_entries(self, files: Sequence[TrackedFile], model: Any) -> list[Entry]:
+    def _vector_entries(self, files: Sequence[ActiveFile], model: Any) -> list[Entry]:
         held, entries = self._held_vectors(), []
         for file, vector in self.vector_files(files, held):
             data_file = {
@@ -199,8 +143,8 @@ class NextVersion:
         return entries
 
     def vector_files(
-        self, files: Sequence[TrackedFile], held: Container[str]
-    ) -> list[tuple[TrackedFile, puffin.VectorFile]]:
+        self, files: Sequence[ActiveFile], held: Container[str]
+    ) -> list[tuple[ActiveFile, puffin.VectorFile]]:
         """Data files that have lost rows, each with its copied vector.
 
         Args:
@@ -221,8 +165,7 @@ class NextVersion:
         if self._continued.get("format-version") != V3:
             return {}
         snapshot = parsed(json.dumps(self._continued).encode()).current_snapshot()
-        deletes = (one for one in snapshot.manifests(self._io) if one.content == DELETES)
-        entries = (entry for manifest in deletes for entry in manifest.fetch_manifest_entry(self._io))
+        entries = stored_entries(snapshot, self._io, DELETES)
         return {entry.data_file.file_path: entry.sequence_number for entry in entries}
 
     def _metadata(self, model: Any, manifests: str, first: int, next_row_id: int) -> bytes:

@@ -107,15 +107,15 @@ def read_catalog(
         **table,
         by_itself=bool(by_itself),
         by_schema=bool(by_schema),
-        columns={c["number"]: CatalogColumn(**{k: v for k, v in c.items() if k != "number"}) for c in columns},
-        parts={
-            p["number"]: CatalogPart(
-                **{k: v for k, v in p.items() if k != "number"}, attached=p["number"] in attached
-            )
-            for p in parts
-        },
-        labels={one["number"]: one["label"] for one in labels},
-    )  # fmt: skip
+        columns={number: CatalogColumn(**rest) for number, rest in _by_number(columns)},
+        parts={number: CatalogPart(**rest, attached=number in attached) for number, rest in _by_number(parts)},
+        labels={number: rest["label"] for number, rest in _by_number(labels)},
+    )
+
+
+def _by_number(rows: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for row in map(dict, rows):
+        yield row.pop("number"), row
 
 
 def _has_older_rows(sa: Any, connection: Any, part: str) -> bool:

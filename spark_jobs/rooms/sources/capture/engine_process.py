@@ -1,8 +1,8 @@
 """Debezium's engine in a process of its own, whose JVM and crashes are not the job's: `python -m` this module.
 
-It reads a frame `start` with properties, offsets and schema history, writes a frame `batch` for each batch of events,
+It reads a frame `start` with properties and offsets, writes a frame `batch` for each batch of events,
 and lets the engine go on once the frame `ack` of that batch has come, or end with `stop`. Secrets are in memory alone:
-offsets and schema history are on file, in a folder that is removed. It ends with its standard input.
+offsets are on file, in a folder that is removed. It ends with its standard input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import jpype
 from spark_jobs.rooms.sources.capture.frames import Frame, own_topics, read_frame, write_frame
 from spark_jobs.rooms.sources.capture.unix_relay import relay
 
-_OFFSETS, _HISTORY = "offsets", "history"
+_OFFSETS = "offsets"
 _MESSAGE_BYTES = 2000
 
 
@@ -51,16 +51,16 @@ def start_java(memory: str) -> None:
     jpype.startJVM(*options, classpath=jars, convertStrings=False)
 
 
-def stored_offsets(offsets: Sequence[tuple[str, str]], name: str, path: Path) -> None:
+def stored_offsets(offsets: Mapping[str, str], name: str, path: Path) -> None:
     """Write offsets as Kafka Connect's `FileOffsetBackingStore` reads them.
 
     Args:
-        offsets: partition and offset of the source, each as JSON.
+        offsets: of the source, by partition, each as JSON.
         name: of the engine.
     """
     java = jpype.JPackage("java")
     stored = java.util.HashMap()
-    for partition, offset in offsets:
+    for partition, offset in offsets.items():
         key = json.dumps([name, json.loads(partition)], separators=(",", ":"))
         stored.put(jpype.JString(key).getBytes("UTF-8"), jpype.JString(offset).getBytes("UTF-8"))
     stream = java.io.ObjectOutputStream(java.io.FileOutputStream(str(path)))
@@ -89,9 +89,7 @@ class Consumer:
 
     output: BinaryIO
     acks: queue.SimpleQueue[Frame]
-    history: Path
     own: tuple[str, ...]
-    written: int = 0
     stopping: bool = False
     close: Callable[[], None] = print
 
@@ -108,9 +106,7 @@ class Consumer:
         fields = {
             "records": entries,
             "whole": whole,
-            "partition": plain(last.sourcePartition()) if last else None,
-            "offset": plain(last.sourceOffset()) if last else None,
-            "history": self._new_history(),
+            "offsets": {plain(last.sourcePartition()): plain(last.sourceOffset())} if last else {},
         }
         write_frame(self.output, "batch", fields, parts)
         if self.stopping:
@@ -122,14 +118,6 @@ class Consumer:
         if answer.kind == "stop":
             self.stopping = True
             threading.Thread(target=self.close, daemon=True).start()
-
-    def _new_history(self) -> str | None:
-        """The schema history, where it has grown."""
-        size = self.history.stat().st_size if self.history.exists() else 0
-        if size == self.written:
-            return None
-        self.written = size
-        return self.history.read_text(encoding="utf-8")
 
 
 def whole_places(records: Any, own: Sequence[str]) -> int:
@@ -190,13 +178,10 @@ def run(start: Mapping[str, Any], consumer: Consumer, folder: Path) -> tuple[boo
     if socket := start.get("unix_socket"):
         properties |= {"database.hostname": "127.0.0.1", "database.port": str(relay(socket))}
     stored_offsets(start["offsets"], properties["name"], folder / _OFFSETS)
-    if start.get("history"):
-        consumer.history.write_text(start["history"], encoding="utf-8")
     given = jpype.JClass("java.util.Properties")()
     for name, value in properties.items():
         given.setProperty(name, value)
     given.setProperty("offset.storage.file.filename", str(folder / _OFFSETS))
-    given.setProperty("schema.history.internal.file.filename", str(consumer.history))
     outcome: queue.SimpleQueue[tuple[bool, str]] = queue.SimpleQueue()
     changes, completion = implemented(consumer, outcome)
     kinds = jpype.JClass("io.debezium.engine.DebeziumEngine").create(jpype.JClass("io.debezium.engine.format.Json"))
@@ -214,8 +199,7 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="gddl-capture-"))
     threading.Thread(target=_read, args=(frames, folder), daemon=True).start()
     start = frames.get()
-    own, known = own_topics(start.fields["properties"]["topic.prefix"]), str(start.fields.get("history") or "")
-    consumer = Consumer(output, frames, folder / _HISTORY, own, len(known.encode()))
+    consumer = Consumer(output, frames, own_topics(start.fields["properties"]["topic.prefix"]))
     try:
         success, message = run(start.fields, consumer, folder)
     except Exception as error:  # noqa: BLE001 - all that happens is told to the job

@@ -53,7 +53,7 @@ def is_other(spec: TableSpec, before: FollowedTable, now: FollowedTable, *, keep
 
 def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
     """Whether there may have been a `TRUNCATE`, which the log has then, and may not have brought yet."""
-    before = read_followed(run.runtime.storage, run.layout.state)
+    before = read_followed(run)
     if before is None:
         return False
     return before.relation == now.relation and has_new_files(before.catalog, now.catalog)
@@ -69,8 +69,7 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
     """
-    storage, state = run.runtime.storage, run.layout.state
-    before = read_followed(storage, state)
+    before = read_followed(run)
     if before is None:
         is_new = now.log.startswith("0 ") or run.ledger().state.keys is None
         before = now if is_new else replace(now, log="")
@@ -80,8 +79,8 @@ def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...
         raise _refused(run, before, now, why)
     gone = dropped_parts(before.catalog, now.catalog)
     now = replace(now, kept=(*before.kept, *gone))
-    if now != read_followed(storage, state):
-        write_followed(storage, state, now)
+    if now != read_followed(run):
+        write_followed(run, now)
     message = "partitions were dropped or detached in the source, and their rows stay in the table"
     count, sample = len(now.kept), now.kept[-5:]
     return (RunWarning(code=PARTITIONS_KEPT, message=message, count=count, sample=sample),) if count else ()
@@ -94,7 +93,7 @@ def require_still_followed(run: TableRun, now: FollowedTable) -> None:
     Raises:
         FatalError: `SOURCE_LOG_RESTARTED`, `SOURCE_TABLE_ALTERED`.
     """
-    before = read_followed(run.runtime.storage, run.layout.state) or replace(now, log="")
+    before = read_followed(run) or replace(now, log="")
     if before.unloaded:
         raise _refused(run, before, now, f"{before.unloaded}; its load has not ended")
     if why := is_other(run.spec, before, replace(now, truncates=before.truncates + 1, truncated_by="")):
@@ -147,7 +146,7 @@ def require_not_renamed(run: TableRun, sa: Any, connection: Any) -> None:
     Raises:
         FatalError: `SOURCE_TABLE_MISSING`.
     """
-    before = read_followed(run.runtime.storage, run.layout.state)
+    before = read_followed(run)
     if before is None:
         return
     found = connection.execute(sa.text(_NAME), {"relation": before.number}).scalar()

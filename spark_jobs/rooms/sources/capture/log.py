@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -55,7 +54,6 @@ from spark_jobs.rooms.sources.capture.position import (
     FollowedTable,
     LogPosition,
     Mark,
-    Offset,
     Positions,
     read_followed,
     write_followed,
@@ -73,7 +71,6 @@ _RECOVERED = (SOURCE_LOG_LOST, SOURCE_LOG_RESTARTED)
 _PROPERTIES = {
     "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
     "offset.flush.interval.ms": "0",
-    "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
     "tombstones.on.delete": "false",
     "skipped.operations": "none",
     "heartbeat.interval.ms": "10000",
@@ -120,13 +117,11 @@ def open_log(run: TableRun) -> str:
     """Open the log before the source's rows are read, so that no change is between them; anew where it was lost.
 
     Returns:
-        What distinguishes this log, and the table in it; empty: jobs read no log of the row's source.
+        What distinguishes this log, and the table in it.
 
     Raises:
         FatalError, RetriableError: as `capture_log`, but for a log that was lost or restarted.
     """
-    if capture_of(run.spec) is None:
-        return ""
     source = _Source.of(run)
     with source.claim(), connected(source.url) as connection:
         source.log.require_ready(connection, run.spec)
@@ -141,13 +136,11 @@ def open_log(run: TableRun) -> str:
 
 def follow(run: TableRun, log: str) -> bool:
     """Note that the table is loaded anew, and follows this log (`open_log`) from now on; whether it did not before."""
-    if not log:
-        return False
     now = codec.from_json(FollowedTable, log.partition(" ")[2])
-    before = read_followed(run.runtime.storage, run.layout.state)
+    before = read_followed(run)
     why = "" if before is None else before.unloaded or is_other(run.spec, before, now)
     is_loaded = run.ledger().state.keys is not None
-    write_followed(run.runtime.storage, run.layout.state, replace(now, unloaded=why if is_loaded else ""))
+    write_followed(run, replace(now, unloaded=why if is_loaded else ""))
     return before is None or bool(is_other(run.spec, before, now))
 
 
@@ -173,8 +166,6 @@ def log_end(run: TableRun) -> LogEnd | None:
 
 def load_forms(run: TableRun, source_table: SourceTable) -> dict[str, Form]:
     """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""
-    if capture_of(run.spec) is None:
-        return {}
     from sqlalchemy.dialects.postgresql import DOMAIN  # noqa: PLC0415 - `url_of` has said so if it is missing
 
     kinds = _Source.of(run).log.require_published(source_table.connection, run.spec).columns
@@ -221,7 +212,7 @@ class _Source:
 
     def _known_parts(self) -> Collection[str] | None:
         """Partitions of the row's table when it was followed last; None: it was not."""
-        before = read_followed(self.run.runtime.storage, self.run.layout.state)
+        before = read_followed(self.run)
         return None if before is None else before.catalog.parts.keys()
 
     def at(self, known: LogPosition, now: FollowedTable) -> FollowedTable:
@@ -231,13 +222,9 @@ class _Source:
         truncates, by = known.truncates.get(name, 0), known.truncated_by.get(name, "")
         return replace(now, log=known.log, truncates=truncates, truncated_by=by, described=described)
 
-    @contextmanager
-    def claim(self) -> Iterator[Claim]:
-        runtime = self.run.runtime
-        with Claim.acquire(
-            runtime.storage, self.positions.folder, self.run.job.run_id, runtime.clock, _WAIT_SECONDS
-        ) as held:
-            yield held
+    def claim(self) -> Claim:
+        runtime, run_id = self.run.runtime, self.run.job.run_id
+        return Claim.acquire(runtime.storage, self.positions.folder, run_id, runtime.clock, _WAIT_SECONDS)
 
     def known(self, connection: Any, *, opens: bool) -> LogPosition:
         """The position, once it is sure that the log goes on there; opened where it was never opened before.
@@ -401,27 +388,29 @@ class _Capture:
     def _engine(self) -> Engine:
         properties, socket = self.source.log.properties(self.source.url, is_unencoded=self.is_unencoded)
         name = self.run.spec.source
-        history = self.source.positions.history()
         stopped = {"table.exclude.list": ",".join(map(_pattern, self.known.stopped))} if self.known.stopped else {}
         return Engine(
             properties={**_PROPERTIES, **properties, **stopped, "name": name, "topic.prefix": name},
-            offsets=[(one.partition, one.offset) for one in self.known.offsets],
-            history=history, go_on=self.run.go_on, environ=self.run.runtime.environ, unix_socket=socket,
+            offsets=self.known.offsets, go_on=self.run.go_on, environ=self.run.runtime.environ, unix_socket=socket,
         )  # fmt: skip
 
     def _write(self, events: Sequence[Record]) -> None:
         """Write files of events, one of a table, under a number that is greater than all before."""
         number = max(self.known.last + 1, int(self.run.runtime.clock().timestamp() * 1_000_000))
         by_table: dict[str, list[Record]] = {}
+        truncates: dict[str, list[str]] = {}
         for record in events:
-            if (table := table_of(record.value)) is not None:
+            table, transaction = table_of(record.value)
+            if table:
                 by_table.setdefault(table, []).append(record)
+            if transaction is not None:
+                truncates.setdefault(table, []).append(transaction)
         for table, records in by_table.items():
             if table_name_fault(table):  # it can have no row
                 self.unnamed.add(table)
                 continue
-            if truncates := [by for one in records if (by := truncate_of(one.value)) is not None]:
-                self._note_truncates(table, truncates)
+            if table in truncates:
+                self._note_truncates(table, truncates[table])
             self._write_table(table, records, number)
             self.changes += len(records)
         self.known = replace(self.known, last=number)
@@ -456,13 +445,8 @@ class _Capture:
         return join(folder, PathFormat.parsed(text).folder(self.run.runtime.clock()))
 
     def _keep(self, batch: Batch, mark: Mark | None) -> None:
-        if batch.history is not None:
-            self.claim.check()
-            self.source.positions.write_history(batch.history)
-        if batch.partition is not None and batch.offset is not None:
-            offsets = self.known.behind(Offset(partition=batch.partition, offset=batch.offset))
-            self.known = replace(self.known, offsets=offsets)
-        self.known = replace(self.known, mark=mark or self.known.mark)
+        offsets = {**self.known.offsets, **batch.offsets}
+        self.known = replace(self.known, offsets=offsets, mark=mark or self.known.mark)
         self._store()
 
     def _store(self) -> None:
@@ -482,14 +466,21 @@ def _place_of(spec: TableSpec) -> str:
 _SOURCE, _PARTS, _TRUNCATE = b'"source":{', json.JSONDecoder(), '"op":"t"'
 
 
-def table_of(value: bytes | None) -> str | None:
-    """`schema.name` of an event, by its own `source`, since topics replace characters; None: no change of a row."""
+def table_of(value: bytes | None) -> tuple[str, str | None]:
+    """`schema.name` of an event, by its own `source`, since topics replace characters; empty: no change of a row.
+
+    Returns:
+        That, and the transaction of a table's `TRUNCATE`; None: the event is none.
+    """
     at = (value or b"").rfind(_SOURCE)
     if value is None or at < 0:
-        return None
-    source, _ = _of_source(value, at)
-    schema, name = source.get("schema") or source.get("db"), source.get("table") or source.get("collection")
-    return f"{schema}.{name}" if schema and name else None
+        return "", None
+    text = value[at + len(_SOURCE) - 1 :].decode("utf-8", "replace")
+    source, end = _PARTS.raw_decode(text)
+    schema, name = source.get("schema"), source.get("table")
+    # The operation stands behind the source.
+    transaction = str(source.get("txId") or "") if _TRUNCATE in text[end:] else None
+    return f"{schema}.{name}" if schema and name else "", transaction
 
 
 def unproven(value: bytes | None) -> bytes | None:
@@ -498,19 +489,3 @@ def unproven(value: bytes | None) -> bytes | None:
         return value
     schema, mark, payload = value.partition(b',"payload":')
     return schema + mark + payload.replace(REPLACED, NO_UTF8)
-
-
-def truncate_of(value: bytes | None) -> str | None:
-    """The transaction of a table's `TRUNCATE`; the operation stands behind the source. None: the event is none."""
-    at = (value or b"").rfind(_SOURCE)
-    if value is None or at < 0:
-        return None
-    source, rest = _of_source(value, at)
-    return str(source.get("txId") or "") if _TRUNCATE in rest else None
-
-
-def _of_source(value: bytes, at: int) -> tuple[dict[str, Any], str]:
-    """The event's `source`, and what is behind it."""
-    text = value[at + len(_SOURCE) - 1 :].decode("utf-8", "replace")
-    source, end = _PARTS.raw_decode(text)
-    return source, text[end:]

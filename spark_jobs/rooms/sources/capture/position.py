@@ -7,24 +7,17 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.layout import STATE, join
-from airflow_gddl.stores import Storage, read_if_there
+from airflow_gddl.stores import Storage
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.commit_files import read_small
 from spark_jobs.rooms.sources.capture.catalog import TableCatalog
 from spark_jobs.rooms.sources.capture.relation_messages import Descriptions, RelationMessage
 
-_DOCUMENT, _HISTORY, _TABLE = "log.json", "schema-history.jsonl", "captured-log.json"
+_DOCUMENT, _TABLE = "log.json", "captured-log.json"
 _REMEDY = (
     "restore it from a version or backup; or delete it, drop the slot, and load each table of it: "
     "`gddl load --again --table T`"
 )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Offset:
-    """Where the log goes on, of one of the connector's partitions; both are JSON of the connector's."""
-
-    partition: str
-    offset: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +60,7 @@ class LogPosition:
         server: identity of the server, its timeline and database.
         opened: where its log was when it was opened.
         published: identity of what the source published then; it changes when that is made again or altered.
-        offsets: behind the last events whose files are written.
+        offsets: behind the last events whose files are written, by the connector's partition; JSON of the connector's.
         mark: the newest that was read; None: none was.
         last: number in the names of the newest files; later ones have greater numbers.
         truncates: how often the log brought a `TRUNCATE`, by table; `truncated_by`: the transaction of the last.
@@ -83,7 +76,7 @@ class LogPosition:
     server: str
     opened: str
     published: str
-    offsets: tuple[Offset, ...] = ()
+    offsets: Mapping[str, str] = field(default_factory=dict)
     mark: Mark | None = None
     last: int = 0
     truncates: Mapping[str, int] = field(default_factory=dict)
@@ -99,10 +92,6 @@ class LogPosition:
     def log(self) -> str:
         """Distinguishes this log from every other."""
         return f"{self.number} {self.server} {self.opened}"
-
-    def behind(self, offset: Offset) -> tuple[Offset, ...]:
-        """The offsets with this one in place of its partition's."""
-        return (*(one for one in self.offsets if one.partition != offset.partition), offset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,22 +145,16 @@ class Positions:
     def write(self, position: LogPosition) -> None:
         self.storage.write(join(self.folder, _DOCUMENT), codec.to_json(position).encode())
 
-    def history(self) -> str:
-        """The schema history, which some connectors need; empty: there is none."""
-        return (read_if_there(self.storage, join(self.folder, _HISTORY)) or b"").decode()
 
-    def write_history(self, text: str) -> None:
-        self.storage.write(join(self.folder, _HISTORY), text.encode())
-
-
-def read_followed(storage: Storage, state: str) -> FollowedTable | None:
-    """What the table whose state folder is `state` follows; None: nothing yet.
+def read_followed(run: TableRun) -> FollowedTable | None:
+    """What the table follows; None: nothing yet.
 
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    return read_small(storage, join(state, _TABLE), FollowedTable, "delete it, and load the table again")
+    path, remedy = join(run.layout.state, _TABLE), "delete it, and load the table again"
+    return read_small(run.runtime.storage, path, FollowedTable, remedy)
 
 
-def write_followed(storage: Storage, state: str, followed: FollowedTable) -> None:
-    storage.write(join(state, _TABLE), codec.to_json(followed).encode())
+def write_followed(run: TableRun, followed: FollowedTable) -> None:
+    run.runtime.storage.write(join(run.layout.state, _TABLE), codec.to_json(followed).encode())

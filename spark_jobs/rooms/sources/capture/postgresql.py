@@ -319,15 +319,14 @@ class PostgreSQL:
     def _read_until(known: LogPosition) -> int:
         """The greatest place that was read; that of the opening where nothing was."""
         places = [position_of(known.opened)]
-        for one in known.offsets:
-            offset = json.loads(one.offset)
+        for offset in map(json.loads, known.offsets.values()):
             places += [int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None]
         return max(places)
 
     @staticmethod
     def last_commit(known: LogPosition) -> int | None:
         """The last commit before what was read last; None: none was read."""
-        places = [json.loads(one.offset).get("lsn_commit") for one in known.offsets]
+        places = [json.loads(offset).get("lsn_commit") for offset in known.offsets.values()]
         return max((int(place) for place in places if place is not None), default=None)
 
     def _has(self, connection: Any, mark: Mark) -> bool:

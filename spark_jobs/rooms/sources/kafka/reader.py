@@ -14,15 +14,10 @@ if TYPE_CHECKING:
     from spark_jobs.rooms.sources import Load
 
 
-class TopicReader(SourceReader):
-    def has_work(self, run: TableRun, totals: RunTotals) -> bool:
-        """The run reads the messages, and reports what it finds among them."""
-        return has_messages(run, totals)
-
-    def load(self, run: TableRun, totals: RunTotals, then: Load) -> JobResult:
-        if isinstance(run.job.options.action, READING):
-            capture_topic(run, totals)
-        return then(run, totals)
+def load(run: TableRun, totals: RunTotals, then: Load) -> JobResult:
+    if isinstance(run.job.options.action, READING):
+        capture_topic(run, totals)
+    return then(run, totals)
 
 
-READER = TopicReader()
+READER = SourceReader(has_work=has_messages, load=load)

@@ -219,10 +219,9 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
     )  # fmt: skip
 
 
-def exported_files(run: TableRun) -> Iterator[PlannedFile]:
+def exported_files(run: TableRun) -> tuple[PlannedFile, ...]:
     """The files of all snapshots that are there."""
-    for snapshot in _landed(run)[0].values():
-        yield from map(planned, snapshot.files)
+    return tuple(planned(file) for snapshot in _landed(run)[0].values() for file in snapshot.files)
 
 
 def load_snapshots(run: TableRun, totals: RunTotals, load: Callable[[TableRun, RunTotals], JobResult]) -> JobResult:
@@ -332,9 +331,12 @@ def capture(run: TableRun, totals: RunTotals, most: int | None = None) -> Snapsh
     return former
 
 
-def has_new(run: TableRun) -> bool:
-    """Whether there are snapshots to take, or taken ones to load."""
-    return survey(run).is_some or bool(_not_loaded(run))
+def has_work(run: TableRun, totals: RunTotals) -> bool:
+    """Whether there are snapshots to take, or taken ones to load: they are read whole, which is no part of a poll."""
+    if survey(run).is_some or _not_loaded(run):
+        return True
+    capture(run, totals)
+    return False
 
 
 def _takes_all(run: TableRun, ledger: Ledger) -> bool:
