@@ -60,9 +60,8 @@ def _misfits(table: TableSession) -> Batch | None:
     """The batch of quarantined values that did not fit their columns, where one became text since; else None."""
     if not table.ledger.awaits_replay:
         return None
-    options = replace(table.run.job.options, action=HandleErrors(mode="replay", codes=(CAST_FAILED,)))
-    job = replace(table.run.job, options=options)
-    return _next_batch(replace(table, run=replace(table.run, job=job)), replayed=False)
+    run = table.run.asking(HandleErrors(mode="replay", codes=(CAST_FAILED,)))
+    return _next_batch(replace(table, run=run), replayed=False)
 
 
 def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) -> BatchPlan | None:

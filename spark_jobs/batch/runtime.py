@@ -117,9 +117,9 @@ class LazySpark:
     _scratch: Path | None = None
     _failed: GddlError | None = None
     _again: float = float("inf")
-    _end: GddlError | None = None
+    end: GddlError | None = None
+    place: str = ""
     _lost: int = 0
-    _place: str = ""
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self, work: int | None = None, /) -> SparkSession:
@@ -142,14 +142,6 @@ class LazySpark:
         with self._starting:
             return self._lost + (1 if self._is_gone else 0)
 
-    @property
-    def end(self) -> GddlError | None:
-        return self._end
-
-    @property
-    def place(self) -> str:
-        return self._place
-
     def _opened(self, work: int | None) -> SparkSession:
         from spark_jobs.spark.application import place_of  # noqa: PLC0415 - imported when needed
         from spark_jobs.spark.session import open_session, scratch_of  # noqa: PLC0415 - as above
@@ -168,7 +160,7 @@ class LazySpark:
                     self._failed, self._again = error, self.now() + _AGAIN_AFTER if passing else float("inf")
                     raise
                 self._failed, self._scratch = None, scratch_of(self._session)
-                self._place = place_of(self._session)
+                self.place = place_of(self._session)
                 self.opened(self._session)
             return self._session
 
@@ -185,7 +177,7 @@ class LazySpark:
         self._lost += 1
         _LOG.warning("Spark's Java process was lost (%d so far in this job)", self._lost)
         if self._scratch is None or is_on_a_cluster(os.environ):
-            self._end = self._failed = spark_gone()
+            self.end = self._failed = spark_gone()
             self._again = float("inf")
         self.stop()
 

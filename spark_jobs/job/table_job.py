@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from airflow_gddl.contract.actions import REWRITES, Action, Erase, Run
+from airflow_gddl.contract.actions import REWRITES, Erase, Run
 from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.codes import (
     DELTA_MISSING,
@@ -258,26 +258,18 @@ def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     """What is asked for, after an unfinished rebuild or reload of an earlier run: only these go on with it."""
     ledger, options = run.ledger(), run.job.options
     plans = [plan for one in (run.shard_ledgers() or (ledger,)) if (plan := one.plan()) is not None]
-    begun = any(plan.mode == "refresh" for plan in plans)
-    if not begun or (options.repairs and LandingRange.of(options) is None):
-        return _taken(run, totals, ledger, plans) if options.action.name in _PLAIN else _asked(run, totals)
-    repaired = action("rebuild")(_asking(run, Run()), totals)
-    done = _taken(run, totals, run.ledger(), ()) if options.action.name in _PLAIN else _asked(run, totals)
-    return replace(done, mode="refresh", details=done.details or repaired.details)
-
-
-def _asked(run: TableRun, totals: RunTotals) -> JobResult:
-    return action(run.job.options.action.name)(run, totals)
-
-
-def _asking(run: TableRun, asked: Action) -> TableRun:
-    return replace(run, job=replace(run.job, options=replace(run.job.options, action=asked)))
+    name, repaired = options.action.name, None
+    if any(plan.mode == "refresh" for plan in plans) and not (options.repairs and LandingRange.of(options) is None):
+        repaired = action("rebuild")(run.asking(Run()), totals)
+        ledger, plans = run.ledger(), []
+    done = _taken(run, totals, ledger, plans) if name in _PLAIN else action(name)(run, totals)
+    return done if repaired is None else replace(done, mode="refresh", details=done.details or repaired.details)
 
 
 def _taken(run: TableRun, totals: RunTotals, ledger: Ledger, plans: Sequence[BatchPlan]) -> JobResult:
     """What has landed, or what else of it is asked for."""
     if not run.spec.shards and replays_first_load(run, ledger):
-        run = _asking(run, Run())
+        run = run.asking(Run())
         ledger = run.ledger()
     if wants_source_load(run, ledger):
         action("initial_load")(run, totals)
