@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from airflow_gddl.contract.codes import BAD_ROWS, BATCH_UNBALANCED, FILE_VANISHED
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import ExpectationCount, summed
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import withdraw
@@ -69,7 +70,11 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
     totals.rescued += figures.rescued
     if figures.tallies:
         table.note(notices.of_expectations(spec, figures.tallies))
-        totals.tally(spec, figures.tallies)
+        counts = [
+            ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
+            for name, (checked, failed) in figures.tallies.items()
+        ]
+        totals.expectations = summed(totals.expectations, counts)
     totals.filtered += decoded.filtered
 
 
@@ -172,15 +177,13 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
     require_one_width(widths, widths_of(state.max_sequence, table_schema.sequence), examples, remedy)
     known = known_forms(state, table_schema)
     for column, forms in figures.forms.items():
-        require_one_form(column, forms, known.get(column, ()), _remedy_of_forms(column, again))
-
-
-def _remedy_of_forms(column: str, again: str) -> str:
-    return (
-        "deliver times as in ISO 8601 (2025-09-30T02:30:00+02:00), numbers without signs and exponents, identifiers "
-        f"with a fixed width; or declare `options.types` (e.g. {column}: decimal(38,0)), or name another column in "
-        f"`sequence_by`; where changes were loaded before, {again}, which also puts times of several zones in order"
-    )
+        remedy = (
+            "deliver times as in ISO 8601 (2025-09-30T02:30:00+02:00), numbers without signs and exponents, "
+            f"identifiers with a fixed width; or declare `options.types` (e.g. {column}: decimal(38,0)), or name "
+            f"another column in `sequence_by`; where changes were loaded before, {again}, which also puts times of "
+            "several zones in order"
+        )
+        require_one_form(column, forms, known.get(column, ()), remedy)
 
 
 def known_forms(state: TableState, table_schema: TableSchema) -> Mapping[str, tuple[str, ...]]:

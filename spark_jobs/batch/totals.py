@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
@@ -19,7 +19,6 @@ from airflow_gddl.contract.result import (
     RunWarning,
     TableTasks,
     error_info,
-    summed,
 )
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.table_schema import select_columns
@@ -76,14 +75,6 @@ class RunTotals:
     revisit: bool = False
     columns: tuple[ResultColumn, ...] = ()
     expectations: tuple[ExpectationCount, ...] = ()
-
-    def tally(self, spec: TableSpec, tallies: Mapping[str, tuple[int, int]]) -> None:
-        """Count rows by expectation: those that were checked, and those that failed."""
-        counts = [
-            ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
-            for name, (checked, failed) in tallies.items()
-        ]
-        self.expectations = summed(self.expectations, counts)
 
     def wait(self, moments: Iterable[str]) -> None:
         """Note when some of what is not applied has landed."""

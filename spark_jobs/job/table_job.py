@@ -146,12 +146,14 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
             return Declined(run.spec, declined.reason, totals)
         outcome = _failed(run, totals, damage)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
-        if _lacks_memory(error) and run.in_one_task:
+        lacks_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
+        if lacks_memory and run.in_one_task:
             return Declined(run.spec, NEEDS_MEMORY, totals)
         outcome = _failed(run, totals, _cause(error, run, lost))
     options = run.job.options
     result = replace(outcome.result, action=options.action.does, origin=options.origin)
-    if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
+    is_held = is_busy(result) and options.continuous is not None  # by another run, which is normal in a continuous job
+    if is_recorded(result, dry_run=options.dry_run) and not is_held:
         result = _recorded(run, result)
     return replace(outcome, result=result)
 
@@ -175,11 +177,6 @@ def _with_features(run: TableRun, outcome: TableOutcome) -> TableOutcome:
         for feature in installed_features():
             feature.forget_rows(run)
     return outcome.with_warnings(warning for feature in features_of(run) for warning in feature.at_end(run))
-
-
-def _is_held(run: TableRun, result: JobResult) -> bool:
-    """Whether another run holds the table, which is normal in a continuous job."""
-    return is_busy(result) and run.job.options.continuous is not None
 
 
 def poll_table(run: TableRun) -> TableOutcome | int:
@@ -234,10 +231,6 @@ def _cause(error: Exception, run: TableRun, lost: int) -> Exception:
     loss = spark_gone()
     loss.__cause__ = error
     return loss
-
-
-def _lacks_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
