@@ -78,34 +78,37 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
 
     A missing folder is none where the row says what it means, and the landing root is there.
     """
-    warnings: list[RunWarning] = []
+    ignored = f"files with names that {dialect.title} doesn't give were left alone"
+    if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
+        ignored += "; if each folder is an export of the whole table, write mode: snapshots"
+    refused = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
+    large = (
+        "a listing has this many objects; set landing_retention, so that old files are removed, and a shorter "
+        "options.lookback if runs list as many each time"
+    )
+    noted = (
+        (FILES_IGNORED, ignored, discovery.ignored, discovery.ignored_sample),
+        (FILES_REFUSED, refused, discovery.refused, discovery.refused_sample),
+        (FOLDER_LARGE, large, discovery.listed if discovery.listed >= LARGE_FOLDER else 0, ()),
+    )
+    rewritten = "change files were written again: their later version counts, and rows that are missing from it stay"
+    return (
+        *_of_missing(discovery, landing, dialect),
+        *(RunWarning(code=code, message=text, count=count, sample=some) for code, text, count, some in noted if count),
+        *_of_paths(FILE_REWRITTEN, rewritten, [file.path for file in discovery.waiting if file.corrects]),
+        *of_generations(discovery.inference),
+        *_of_later_loads(discovery, dialect.spec.table),
+        *_of_touched(discovery, dialect.spec.table),
+    )
+
+
+def _of_missing(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
     if discovery.root_missing:
         message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
-        warnings.append(RunWarning(code=FOLDER_MISSING, message=message))
-    elif discovery.folder_missing and dialect.options.missing_folder == "report":
-        warnings.append(of_missing_folder(landing, discovery.folders_there))
-    if discovery.ignored:
-        message = f"files with names that {dialect.title} doesn't give were left alone"
-        if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
-            message += "; if each folder is an export of the whole table, write mode: snapshots"
-        warnings.append(
-            RunWarning(code=FILES_IGNORED, message=message, count=discovery.ignored, sample=discovery.ignored_sample)
-        )
-    if discovery.refused:
-        message = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
-        warnings.append(
-            RunWarning(code=FILES_REFUSED, message=message, count=discovery.refused, sample=discovery.refused_sample)
-        )
-    if discovery.listed >= LARGE_FOLDER:
-        message = (
-            "a listing has this many objects; set landing_retention, so that old files are removed, and a shorter "
-            "options.lookback if runs list as many each time"
-        )
-        warnings.append(RunWarning(code=FOLDER_LARGE, message=message, count=discovery.listed))
-    message = "change files were written again: their later version counts, and rows that are missing from it stay"
-    corrected = [file.path for file in discovery.waiting if file.corrects]
-    warnings += [*_of_paths(FILE_REWRITTEN, message, corrected), *of_generations(discovery.inference)]
-    return (*warnings, *_of_later_loads(discovery, dialect.spec.table), *_of_touched(discovery, dialect.spec.table))
+        return (RunWarning(code=FOLDER_MISSING, message=message),)
+    if discovery.folder_missing and dialect.options.missing_folder == "report":
+        return (of_missing_folder(landing, discovery.folders_there),)
+    return ()
 
 
 def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
@@ -139,7 +142,7 @@ def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
 
 
 def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
-    """Warning about files; none where there are none."""
+    """Warning about files, or what is in them; none where there are none."""
     return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
 
 
@@ -317,27 +320,22 @@ def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning,
     )
     if spec.truncate != "hold":
         message = f"{path} has a truncate and no row: it waits for a file with rows, of which the table is made"
-    sample = tuple(file.path for file in discovery.held[:SAMPLE])
-    return (RunWarning(code=TRUNCATE_HELD, message=message, count=len(discovery.held), sample=sample),)
+    return _of_paths(TRUNCATE_HELD, message, [file.path for file in discovery.held])
 
 
 def of_truncates(
     spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState
 ) -> tuple[RunWarning, ...]:
     """Warning about truncates of a batch: rows before them are deleted, or stay under `report`."""
+    code, message = TRUNCATE_APPLIED, "the source's table was truncated: rows before the truncate were deleted"
+    if not are_applied(spec, released=plan.releases):
+        code = TRUNCATE_IGNORED
+        message = (
+            "the source's table was truncated, and the metadata row says truncate: report: rows from before it stay, "
+            "until a reload from files removes them"
+        )
     unknown = unknown_truncates(state.truncates, truncates)
-    if not unknown:
-        return ()
-    sample = tuple(f"{one.sequence} in {one.source_file}" for one in unknown[:SAMPLE])
-    if are_applied(spec, released=plan.releases):
-        message = "the source's table was truncated: rows before the truncate were deleted"
-        return (RunWarning(code=TRUNCATE_APPLIED, message=message, count=len(unknown), sample=sample),)
-    message = (
-        "the source's table was truncated, and the metadata row says truncate: report: rows from before "
-        "it stay, until a reload "
-        "from files removes them"
-    )
-    return (RunWarning(code=TRUNCATE_IGNORED, message=message, count=len(unknown), sample=sample),)
+    return _of_paths(code, message, [f"{one.sequence} in {one.source_file}" for one in unknown])
 
 
 def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
@@ -612,16 +610,11 @@ def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, stat
         FatalError: `LEDGER_MISSING`, `TABLES_MISSING`.
     """
     if changes_exist and state.batch == 0 and state.schemas == ():
-        raise FatalError(
-            LEDGER_MISSING,
-            f"{spec.table}: its Delta tables exist, but its ledger has no commit",
-            where=state_path,
-            remedy=f"restore the ledger, or {rebuild_of(spec)}",
-        )
-    if not changes_exist and state.keys is not None:
-        raise FatalError(
-            TABLES_MISSING,
-            f"{spec.table}: the ledger knows {state.batch} batches, but the change table is missing",
-            where=state_path,
-            remedy=f"restore the tables, or {rebuild_of(spec)}",
-        )
+        code, what, lost = LEDGER_MISSING, "its Delta tables exist, but its ledger has no commit", "ledger"
+    elif not changes_exist and state.keys is not None:
+        what = f"the ledger knows {state.batch} batches, but the change table is missing"
+        code, lost = TABLES_MISSING, "tables"
+    else:
+        return
+    remedy = f"restore the {lost}, or {rebuild_of(spec)}"
+    raise FatalError(code, f"{spec.table}: {what}", where=state_path, remedy=remedy)

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -135,15 +135,13 @@ class CapturedLogs(ListedFiles):
         self._next_read = self._now()
 
     def news(self) -> Collection[str]:
-        return [*super().news(), *self._readers()]
-
-    def _readers(self) -> Iterable[str]:
-        if self._now() < self._next_read:
-            return
-        self._next_read = self._now() + LOG_SECONDS
-        for tables in self._sources.values():
-            yield tables[0]
-            tables.rotate(-1)  # a table that fails holds up its own turn alone
+        found = [*super().news()]
+        if self._now() >= self._next_read:
+            self._next_read = self._now() + LOG_SECONDS
+            for tables in self._sources.values():
+                found.append(tables[0])
+                tables.rotate(-1)  # a table that fails holds up its own turn alone
+        return found
 
 
 _ClusterSettings = tuple[tuple[str, str], ...]
