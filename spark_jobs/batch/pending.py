@@ -290,8 +290,7 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
     totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
     report_left(run, ledger, discovery, totals)
     if run.job.options.full_listing:  # requested by a user
-        commits = foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
-        totals.warn(warnings_of(commits))
+        totals.warn(warnings_of(foreign_commits(run, ledger)))
     notices.require_first_load(run.spec.table, ledger)
     return seen, False
 

@@ -222,9 +222,9 @@ class TableRun:
         """By source, also former ones, what its ledger holds; empty where the table has one source."""
         return {run.shard: run.own_state() for run in (*self._each_shard(), *self.former_shards)}
 
-    def shard_ledgers(self) -> tuple[Ledger, ...]:
-        """The ledger of each of the table's sources; empty if the table has only one."""
-        return tuple(run.ledger() for run in self._each_shard())
+    def ledgers(self) -> tuple[Ledger, ...]:
+        """The ledger of each of the table's sources, or of the table."""
+        return tuple(run.ledger() for run in self._each_shard() or (self,))
 
     def own_state(self) -> TableState:
         """The state of this shard alone, as its ledger holds it now."""
