@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_gddl.contract.result import RunWarning
+    from airflow_gddl.contract.result import Warnings
     from spark_jobs.batch.session import TableSession
     from spark_jobs.batch.table_run import TableRun
 
@@ -17,7 +17,7 @@ class Feature:
     def after_commit(self, table: TableSession) -> None:
         """After a batch is in the ledger."""
 
-    def at_end(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do
+    def at_end(self, run: TableRun) -> Warnings:  # noqa: ARG002 - for features that do
         """At the end of an action that wrote the tables."""
         return ()
 
@@ -28,7 +28,7 @@ class Feature:
         self,
         run: TableRun,  # noqa: ARG002 - for features that do
         columns: Collection[str],  # noqa: ARG002 - for features that do
-    ) -> tuple[RunWarning, ...]:
+    ) -> Warnings:
         """Before stored columns are masked or left out, also of a row that no longer uses the feature: what keeps
         their values."""
         return ()

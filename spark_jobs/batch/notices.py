@@ -54,7 +54,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import below, landing_root
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.ledger.ledger import Ledger
@@ -73,7 +73,7 @@ _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
 """A file in a folder below the table's."""
 
 
-def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
+def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> Warnings:
     """Warnings about a missing or large folder, ignored or rewritten files, and times of full loads.
 
     A missing folder is none where the row says what it means, and the landing root is there.
@@ -102,7 +102,7 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
     )
 
 
-def _of_missing(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
+def _of_missing(discovery: Discovery, landing: str, dialect: Dialect) -> Warnings:
     if discovery.root_missing:
         message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
         return (RunWarning(code=FOLDER_MISSING, message=message),)
@@ -111,7 +111,7 @@ def _of_missing(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[R
     return ()
 
 
-def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
+def _of_later_loads(discovery: Discovery, table: str) -> Warnings:
     """Warnings about load files that came after changes: those that open a generation, and those that may have to."""
     begun = (
         "load files came after all files of the table were removed, and were taken as a new full load: rows that are "
@@ -127,7 +127,7 @@ def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     )
 
 
-def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
+def _of_touched(discovery: Discovery, table: str) -> Warnings:
     """Warnings about files with another tag or time, said once: the ledger has the tag then."""
     same = "files have another time or tag, and the content that they had; nothing of them was loaded again"
     taken = (
@@ -141,12 +141,12 @@ def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     )
 
 
-def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
+def _of_paths(code: str, message: str, paths: Sequence[str]) -> Warnings:
     """Warning about files, or what is in them; none where there are none."""
     return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
 
 
-def _of_count(code: str, message: str, count: int) -> tuple[RunWarning, ...]:
+def _of_count(code: str, message: str, count: int) -> Warnings:
     """Warning about so many rows; none where there are none."""
     return (RunWarning(code=code, message=message, count=count),) if count > 0 else ()
 
@@ -165,7 +165,7 @@ def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
     return RunWarning(code=FOLDER_MISSING, message=message)
 
 
-def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
+def of_unsettled(paths: Sequence[str]) -> Warnings:
     """Files that may still be written, before they were read or meanwhile."""
     message = (
         "files that may still be written were not loaded; a later run loads them when they no longer change (`settle`)"
@@ -173,7 +173,7 @@ def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
     return _of_paths(FILES_UNSETTLED, message, paths)
 
 
-def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
+def of_misplaced(spec: TableSpec, state: TableState) -> Warnings:
     """Warning about changes that were ingested before the row said that their log had been reset."""
     message = (
         "files with changes from after a moment of options.log_began were ingested before the metadata "
@@ -183,7 +183,7 @@ def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
     return _of_paths(LOG_BEGAN_LATE, message, state.misplaced)
 
 
-def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
+def of_generations(inference: Inference) -> Warnings:
     """Warning about change files older than the full load, whose generation is inferred from times."""
     if inference.certainty != "inferred":
         return ()
@@ -282,7 +282,7 @@ def release(table: str) -> str:
     )
 
 
-def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
+def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Discovery) -> Warnings:
     """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
         message = f"{lacking(state.held)}; they stay until `gddl release sweep --table {table}`"
@@ -308,7 +308,7 @@ def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Dis
     return (RunWarning(code=SWEEP_PENDING, message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
 
 
-def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning, ...]:
+def of_held_truncate(discovery: Discovery, spec: TableSpec) -> Warnings:
     """Warning about files that wait for a user, since the first of them has a truncate; or for the table to be made."""
     if not discovery.held:
         return ()
@@ -323,9 +323,7 @@ def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning,
     return _of_paths(TRUNCATE_HELD, message, [file.path for file in discovery.held])
 
 
-def of_truncates(
-    spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState
-) -> tuple[RunWarning, ...]:
+def of_truncates(spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState) -> Warnings:
     """Warning about truncates of a batch: rows before them are deleted, or stay under `report`."""
     code, message = TRUNCATE_APPLIED, "the source's table was truncated: rows before the truncate were deleted"
     if not are_applied(spec, released=plan.releases):
@@ -338,7 +336,7 @@ def of_truncates(
     return _of_paths(code, message, [f"{one.sequence} in {one.source_file}" for one in unknown])
 
 
-def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
+def of_former_target(before: str, target: str) -> Warnings:
     """Warning of the first run into another target.
 
     Args:
@@ -352,7 +350,7 @@ def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
     return (RunWarning(code=TARGET_CHANGED, message=message),) if before else ()
 
 
-def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ...]:
+def of_former_shards(rows: Mapping[str, int], what: str) -> Warnings:
     """Warning about rows of sources that the row no longer names; none where there are no rows.
 
     Args:
@@ -369,7 +367,7 @@ def of_many_tasks(reason: str) -> RunWarning:
     return RunWarning(code=NEEDS_MANY_TASKS, message=f"many tasks process it, because one task can't: {reason}")
 
 
-def of_late_batch(late: int) -> tuple[RunWarning, ...]:
+def of_late_batch(late: int) -> Warnings:
     """Warning about a batch of which every change precedes changes of earlier batches.
 
     Args:
@@ -383,7 +381,7 @@ def of_late_batch(late: int) -> tuple[RunWarning, ...]:
     return _of_count(BATCH_LATE, message, late)
 
 
-def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunWarning, ...]:
+def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> Warnings:
     """Rows that fail expectations and are loaded all the same; those in quarantine are counted there."""
     failed = {name: rows for name, (_, rows) in tallies.items() if rows and spec.expect[name].on != "quarantine"}
     if not failed:
@@ -399,7 +397,7 @@ _MOVED = (
 )
 
 
-def of_rows(spec: TableSpec, plan: BatchPlan, decoded: DecodedBatch) -> tuple[RunWarning, ...]:
+def of_rows(spec: TableSpec, plan: BatchPlan, decoded: DecodedBatch) -> Warnings:
     """Warnings about what is in the rows of a batch, each with the number of rows, values or fields."""
     figures, options = decoded.figures, spec.options.keys()
     is_mostly_bad = plan.mode == "initial" and 2 * figures.quarantined > figures.rows
@@ -447,7 +445,7 @@ def of_rows(spec: TableSpec, plan: BatchPlan, decoded: DecodedBatch) -> tuple[Ru
     return tuple(RunWarning(code=code, message=message, count=count) for code, count, message in noted if count)
 
 
-def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarning, ...]:
+def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> Warnings:
     """Warning about other keys than before, by which a rebuild leaves fewer rows.
 
     Args:
@@ -463,7 +461,7 @@ def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarn
     return _of_count(KEYS_SHARED, message, before.rows - rows)
 
 
-def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[RunWarning, ...]:
+def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> Warnings:
     """Warning about rows of a full load that share their key: a source holds each key once, so it may be no key.
 
     Args:
@@ -480,7 +478,7 @@ def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[Run
     return _of_count(KEYS_SHARED, message, written - figures.keys)
 
 
-def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
+def of_files(bad: Sequence[Unreadable]) -> Warnings:
     """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u.file.path for u in bad if u.code == FILE_VANISHED]
     unreadable = [u.file.path for u in bad if u.code != FILE_VANISHED]
@@ -491,14 +489,14 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     return (*_of_paths(FILE_UNREADABLE, kept, unreadable), *_of_paths(FILE_VANISHED, removal_message, vanished))
 
 
-def of_unread_loads(table: str, discovery: Discovery) -> tuple[RunWarning, ...]:
+def of_unread_loads(table: str, discovery: Discovery) -> Warnings:
     """Warning about load files that a replay of the quarantine leaves."""
     reload = f"`gddl reload --from-files --table {table}`"
     what = f"load files that could not be read begin a full load, which only {reload} carries out"
     return _of_paths(FILE_UNREADABLE, what, discovery.unreadable_loads)
 
 
-def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
+def of_given_up(table: str, ledger: Ledger) -> Warnings:
     """Warnings about files that a user has dismissed, for as long as what they hold is missing."""
     load = (
         "files of the full load could not be read and were dismissed: what they hold is missing, though `gddl verify` "
@@ -514,7 +512,7 @@ def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
     )
 
 
-def of_tried_loads(ledger: Ledger) -> tuple[RunWarning, ...]:
+def of_tried_loads(ledger: Ledger) -> Warnings:
     """Warning of a plan about load files that a run would read again, as it could not before."""
     what = "load files could not be read by the last run: unless they or the row were corrected, the next one fails"
     return _of_paths(FILE_UNREADABLE, what, sorted(ledger.unread_loads))

@@ -15,7 +15,7 @@ from airflow_gddl.contract.codes import (
     TABLES_MISSING,
 )
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import titled
 from spark_jobs.batch.damaged_tables import require_known_version
@@ -310,7 +310,7 @@ def _require_baseline(context: Engine, state: TableState) -> None:
     )
 
 
-def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
+def warnings_of(commits: tuple[ForeignCommit, ...]) -> Warnings:
     """Reported by each run until a rebuild."""
     if not commits:
         return ()

@@ -22,7 +22,7 @@ from airflow_gddl.contract.codes import (
 )
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name, renamed
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, quote, unsupported_part, without_void
@@ -59,7 +59,7 @@ class ColumnDefault:
     nulls: int = 0
 
 
-def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> tuple[RunWarning, ...]:
+def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> Warnings:
     """Values that are the default of a nullable column, where no file shows whether the converter writes it for null.
 
     The engine that jobs run themselves keeps nulls.
@@ -83,9 +83,7 @@ def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> tup
     return (RunWarning(code=DEFAULT_OR_NULL, message=message, count=count, sample=names[:_SHOWN]),)
 
 
-def of_added_columns(
-    spec: TableSpec, added: Sequence[str], defaults: Iterable[ColumnDefault]
-) -> tuple[RunWarning, ...]:
+def of_added_columns(spec: TableSpec, added: Sequence[str], defaults: Iterable[ColumnDefault]) -> Warnings:
     """Columns that a batch adds to a table, with a default that rows from before may have at the source.
 
     A log that jobs read themselves has its own checks of changes to the source's table.

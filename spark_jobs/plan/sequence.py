@@ -162,7 +162,13 @@ def require_one_form(column: str, forms: Forms, known: Collection[str], remedy: 
 
 
 def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
-    """Column to the length of its text; columns of other types are left out.
+    """Column to the length of its text; as `texts_of`."""
+    texts = texts_of(sequence, columns)
+    return {name: len(_FRACTION.sub(r"\1", _EPOCH.sub("", text))) for name, text in texts.items()}
+
+
+def texts_of(sequence: str | None, columns: Sequence[str]) -> dict[str, str]:
+    """Column to its text in a sequence; columns of other types are left out.
 
     Args:
         sequence: JSON text; None: none.
@@ -170,9 +176,7 @@ def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
     """
     value = json.loads(sequence) if sequence else None
     parts = value if isinstance(value, dict) else dict.fromkeys(columns[:1], value)
-    return {
-        name: len(_FRACTION.sub(r"\1", _EPOCH.sub("", text))) for name, text in parts.items() if isinstance(text, str)
-    }
+    return {name: text for name, text in parts.items() if isinstance(text, str)}
 
 
 def require_one_width(widths: Widths, known: Mapping[str, int], examples: Mapping[str, str], remedy: str) -> None:
