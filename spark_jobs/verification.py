@@ -316,7 +316,6 @@ class SourceDifferences:
     mine, theirs: of the replica and of the source.
     keys: those that differ, with the hashes of both rows.
     groups: number of the group of each of these keys, and of others.
-    columns: that were compared.
     looked_at: the source's time.
     """
 
@@ -324,7 +323,6 @@ class SourceDifferences:
     theirs: Sums
     keys: Mapping[Key, Hashes]
     groups: Mapping[Key, int]
-    columns: Columns
     looked_at: datetime
 
     @property
@@ -416,9 +414,7 @@ class SourceComparison:
         looked_at = looked_at or self.table.now()
         theirs = self._sums(groups.theirs(range(groups.count)), groups)
         keys, numbers = self._differing(groups, {n for n in range(groups.count) if mine[n] != theirs[n]})
-        return SourceDifferences(
-            mine=mine, theirs=theirs, keys=keys, groups=numbers, columns=self.columns, looked_at=looked_at
-        )
+        return SourceDifferences(mine=mine, theirs=theirs, keys=keys, groups=numbers, looked_at=looked_at)
 
     def _ranges(self) -> _Groups:
         ranges, columns = ranges_of(*self._extent()), self.columns.source

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from airflow_gddl.contract.codes import JOB_CANCELLED, NEEDS_SPARK, SPARK_GONE
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
@@ -70,33 +70,6 @@ def print_step(step: Step) -> None:
     sys.stderr.flush()
 
 
-class SparkSource(Protocol):
-    """Hands out Spark sessions; the first one starts Spark."""
-
-    def for_table(self, work: int | None = None, /) -> SparkSession:
-        """A session; `work`: what its table has to do (`PendingWork.cost`); None: not known."""
-        ...
-
-    @property
-    def is_started(self) -> bool:
-        """Whether `for_table` answers at once."""
-        ...
-
-    def losses(self) -> int:
-        """How often a started Spark was lost, including a currently lost one."""
-        ...
-
-    @property
-    def end(self) -> GddlError | None:
-        """Why this process will have no Spark again; None: it may have one."""
-        ...
-
-    @property
-    def place(self) -> str:
-        """`JobResult.place` of tables that are worked on with it; empty before it is started."""
-        ...
-
-
 @dataclass
 class LazySpark:
     """Starts Spark when a table has work, and gives each table its own session for its transaction settings.
@@ -108,6 +81,8 @@ class LazySpark:
     Attributes:
         opened: called with the session once it is there.
         now: seconds, monotonic.
+        end: why this process will have no Spark again; None: it may have one.
+        place: `JobResult.place` of tables that are worked on with it; empty before it is started.
     """
 
     settings: SessionSettings = field(default_factory=SessionSettings)
@@ -123,6 +98,11 @@ class LazySpark:
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self, work: int | None = None, /) -> SparkSession:
+        """A session; the first one starts Spark.
+
+        Args:
+            work: what its table has to do (`PendingWork.cost`); None: not known.
+        """
         from spark_jobs.spark.session import SQL_SETTINGS, configure  # noqa: PLC0415 - a job without work imports no Spark
 
         session = self._opened(work).newSession()
@@ -131,6 +111,7 @@ class LazySpark:
 
     @property
     def is_started(self) -> bool:
+        """Whether `for_table` answers at once."""
         return self._session is not None
 
     @property
@@ -139,6 +120,7 @@ class LazySpark:
         return self._scratch is not None
 
     def losses(self) -> int:
+        """How often a started Spark was lost, including a currently lost one."""
         with self._starting:
             return self._lost + (1 if self._is_gone else 0)
 
@@ -208,7 +190,7 @@ class LazySpark:
 
 @dataclass(frozen=True)
 class NoSpark:
-    """`SparkSource` of a task, whose driver has Spark."""
+    """In place of `LazySpark` in a task, whose driver has Spark."""
 
     place: str = ""
 
@@ -229,13 +211,17 @@ class NoSpark:
 
 @dataclass(frozen=True)
 class SparkLeftOut(NoSpark):
-    """`SparkSource` of a job that uses no Spark: each table is worked on in one task, in this process."""
+    """In place of `LazySpark` in a job that uses no Spark: each table is worked on in one task, in this process."""
 
     place: str = WITHOUT_SPARK
 
     def for_table(self, _work: int | None = None, /) -> SparkSession:
         remedy = f"run the job without {LEAVES_SPARK_OUT}, where there is a Java"
         raise FatalError(NEEDS_SPARK, f"{LEAVES_SPARK_OUT} is set", remedy=remedy)
+
+
+SparkSource: TypeAlias = LazySpark | NoSpark
+"""Hands out Spark sessions, or says why there are none."""
 
 
 def spark_gone() -> RetriableError:
