@@ -82,7 +82,7 @@ def idle_result(run: TableRun, totals: RunTotals) -> JobResult | int:
     turns = Turns(run, totals)
     turns.find_pending()
     if turns.pending:
-        return turns.cost
+        return sum(seen.cost for _, seen in turns.pending)
     turns.require_all()
     return finished(run, totals)
 

@@ -57,7 +57,11 @@ def _count(table: TableSession, batch: Batch, made: BatchCommit) -> None:
         totals.rows_read += decoded.figures.rows
         totals.quarantined += decoded.figures.quarantined
         totals.columns = columns_of(decoded.schema)
-    totals.count(batch.main)
+    done, main = totals.main, batch.main
+    totals.main = replace(
+        done, inserted=done.inserted + main.inserted, updated=done.updated + main.updated,
+        deleted=done.deleted + main.deleted,
+    )  # fmt: skip
 
 
 def commit_of(table: TableSession, batch: Batch) -> BatchCommit:

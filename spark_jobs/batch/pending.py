@@ -170,9 +170,11 @@ def to_release(run: TableRun, discovery: Discovery, state: TableState) -> tuple[
 
 def without_held(run: TableRun, discovery: Discovery, state: TableState) -> Discovery:
     """What waits, without files that a truncate holds: these wait for a user."""
-    if run.spec.truncate != "hold" or releases_truncates(run):
+    held = state.held_truncate
+    if held is None or run.spec.truncate != "hold" or releases_truncates(run):
         return discovery
-    return discovery.held_by(state.held_truncate)
+    is_there = any((file.path, file.fingerprint) == (held.path, held.fingerprint) for file in discovery.waiting)
+    return discovery.held_from(held.path) if is_there else discovery
 
 
 def sweep_of(run: TableRun, discovery: Discovery, state: TableState) -> SweepState:

@@ -90,14 +90,6 @@ class RunTotals:
                 sample = tuple(dict.fromkeys((*known.sample, *warning.sample)))[:_SAMPLE]
                 self.warnings[warning.code] = replace(known, count=known.count + warning.count, sample=sample)
 
-    def count(self, main: MainCounts) -> None:
-        self.main = MainCounts(
-            inserted=self.main.inserted + main.inserted,
-            updated=self.main.updated + main.updated,
-            deleted=self.main.deleted + main.deleted,
-            rows=self.main.rows,
-        )
-
     def result(self, table: str, run_id: str, ended: datetime) -> JobResult:
         """As a succeeded result, or a skipped one where there was nothing to do."""
         started_at = self.started_at or ended.isoformat(timespec="microseconds")

@@ -37,11 +37,6 @@ class Turns:
     pending: list[tuple[TableRun, PendingWork]] = field(default_factory=list)
     faults: dict[str, Exception] = field(default_factory=dict)
 
-    @property
-    def cost(self) -> int:
-        """See `PendingWork.cost`."""
-        return sum(seen.cost for _, seen in self.pending)
-
     def take(self, work: Callable[[TableRun, PendingWork], None]) -> None:
         """Let `work` do what is pending. The caller holds the table's claim."""
         if not self.run.spec.shards:

@@ -151,12 +151,12 @@ class DesiredStateReader:
 
     def poll(self) -> bool:
         """Whether the job's tables or tiers have changed; read every few seconds, with requests to stop."""
-        folder = self.job.options.continuous.folder if self.job.options.continuous is not None else ""
-        if not folder or self.now() < self._next:
+        continuous = self.job.options.continuous
+        if continuous is None or not continuous.folder or self.now() < self._next:
             return False
         self._next = self.now() + POLL_SECONDS
         try:
-            files = {item.name: item for item in self.storage.list(folder)}
+            files = {item.name: item for item in self.storage.list(continuous.folder)}
             if stop_name(self.job.run_id) in files:
                 self.stop.ask("the word to stop")
             if DESIRED not in files or files[DESIRED].etag == self._read:

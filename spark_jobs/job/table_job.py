@@ -249,8 +249,9 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     """What is asked for, after an unfinished rebuild or reload of an earlier run: only these go on with it."""
-    ledger, options = run.ledger(), run.job.options
-    plans = [plan for one in run.ledgers() if (plan := one.plan()) is not None]
+    options, ledgers = run.job.options, run.ledgers()
+    ledger = run.ledger() if run.spec.shards else ledgers[0]
+    plans = [plan for one in ledgers if (plan := one.plan()) is not None]
     name, repaired = options.action.name, None
     if any(plan.mode == "refresh" for plan in plans) and not (options.repairs and LandingRange.of(options) is None):
         repaired = action("rebuild")(run.asking(Run()), totals)
