@@ -164,7 +164,10 @@ def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: boo
     discovery = _found(landed, listed, within, ledger.state, _unread(ledger), now)
     if _generations(place) != "one":
         discovery = with_overtaken(discovery, rows.values(), ledger.state.generation)
-    is_all = scope.is_full and not discovery.unsettled
+    # Where every run lists in full, the ledger's record of it is made once a day.
+    is_kept = (
+        scope.is_full and not discovery.unsettled and (full or is_listing_due(ledger.state.listed_in_full_at, now))
+    )
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
     is_blank = is_expected and landed.listed == 0
@@ -175,7 +178,7 @@ def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: boo
         folder_missing=is_missing,
         root_missing=root_missing,
         folders_there=folders_like(place.storage, place.landing) if is_missing else (),
-        listed_in_full_at=_listed_at(ledger, now, full=full) if is_all else None,
+        listed_in_full_at=now.astimezone(UTC).isoformat(timespec="microseconds") if is_kept else None,
         not_listed=None if scope.is_full else _not_listed(ledger.state, scope),
     )
     listed_at = None if discovery.waiting else discovery.listed_in_full_at
@@ -271,12 +274,6 @@ def _found(
 
 def _generations(place: LandingLocation) -> Generations:
     return place.generations or place.dialect.spec.generations
-
-
-def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
-    """The ledger's record of a full listing. Where every run lists in full, it is recorded once a day."""
-    due = full or is_listing_due(ledger.state.listed_in_full_at, now)
-    return now.astimezone(UTC).isoformat(timespec="microseconds") if due else None
 
 
 def _not_listed(state: TableState, scope: _Scope) -> NotListed | None:

@@ -4,7 +4,7 @@ and a batch that must not be loaded is refused before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_gddl.contract.codes import BAD_ROWS, BATCH_UNBALANCED, FILE_VANISHED
@@ -19,12 +19,11 @@ from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sequence import require_one_form, require_one_width, widths_of
 from spark_jobs.plan.sharding import rebuild_of, require_same_order
 from spark_jobs.plan.table_schema import TableSchema, beyond, protected_missing
-from spark_jobs.rooms.dialects.protocol import KEYS_UNKNOWN, Dialect, Unreadable
+from spark_jobs.rooms.dialects.protocol import KEYS_UNKNOWN, Dialect
 from spark_jobs.rules.evaluate import require_within_limits
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.texts import forms_of
 from spark_jobs.rules.truncates import unknown_truncates
-from spark_jobs.tables.table_context import TableContext
 
 
 def read(table: TableSession, batch: Batch) -> Batch:
@@ -40,7 +39,9 @@ def read(table: TableSession, batch: Batch) -> Batch:
         return replace(batch, set_aside=waiting)
     table.note(notices.of_files(unreadable) if unreadable else ())
     bad_files = tuple(u for u in unreadable if u.code != FILE_VANISHED)
-    bad_loads = () if batch.of_reload else loads_that_hold(table.context, plan, bad_files)
+    # For load files that can't be read all of their batch waits, unless its changes are in the change table.
+    bad_loads = () if batch.of_reload else tuple(u for u in bad_files if u.file.kind == "load")
+    bad_loads = () if bad_loads and table.context.has_appended(plan) else bad_loads
     if work is None or bad_loads:
         if work is not None:
             work.discard()
@@ -105,14 +106,6 @@ def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) 
     except FatalError:
         withdraw(table.context, plan, table.ledger)
         raise
-
-
-def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[Unreadable]) -> tuple[Unreadable, ...]:
-    """Load files that can't be read, for which all of their batch waits, unless its changes are in the change table."""
-    loads = tuple(u for u in bad_files if u.file.kind == "load")
-    if loads and context.has_appended(plan):
-        return ()
-    return loads
 
 
 def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: TableState) -> HeldTruncate | None:

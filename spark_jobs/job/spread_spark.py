@@ -253,7 +253,10 @@ class SparkSpread:
                 break
             in_vain = in_vain + 1 if len(remaining) == before else 0
             results.forget_single_starts(remaining.values())
-        yield from (refused(job, spec, fault or _unknown()) for spec in remaining.values())
+        if fault is None:
+            what = "no task of the job returned an outcome for the table"
+            fault = RetriableError(WORKER_DIED, what, remedy="see the job's log, and run again")
+        yield from (refused(job, spec, fault) for spec in remaining.values())
         try:
             results.clear(specs)
             if job.options.continuous is None:
@@ -287,11 +290,6 @@ class SparkSpread:
             yield from (refused(job, spec, spark_gone()) for spec in unanswered.values())
             unanswered.clear()
         return translated(cast("Exception", fault))
-
-
-def _unknown() -> RetriableError:
-    what = "no task of the job returned an outcome for the table"
-    return RetriableError(WORKER_DIED, what, remedy="see the job's log, and run again")
 
 
 def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> Iterator[TaskOutcome]:

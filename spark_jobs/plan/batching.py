@@ -124,7 +124,8 @@ def state_after(
         truncates=state.truncates if plan.truncates is None else plan.truncates,
         held_truncate=_held_truncate_after(plan, state),
         snapshots=plan.snapshots or state.snapshots,
-        openings=_openings_after(plan, remaining.openings),
+        # None once the last generation that they report is open: from then on a rewritten file opens one.
+        openings=remaining.openings if plan.generation <= len(remaining.openings) else (),
         floors=generation_floors_of(plan, state),
         cursor=newest(times, names, datetime.fromisoformat(plan.planned_at), state.cursor),
         oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),
@@ -145,8 +146,3 @@ def generation_floors_of(plan: BatchPlan, state: TableState) -> tuple[Generation
     new = plan.generation - len(state.floors)
     floors = (*state.floors, *(GenerationFloor(state.max_sequence, state.max_commit_ts),) * new)
     return floors_of(floors, plan.snapshots or state.snapshots)
-
-
-def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:
-    """None once the last generation that they report is open: from then on a rewritten file opens one."""
-    return openings if plan.generation <= len(openings) else ()

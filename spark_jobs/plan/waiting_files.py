@@ -441,22 +441,12 @@ def _in_order(waiting: list[_Compared], reload: _Reload, openings: Sequence[str]
         return number, file.kind != "load", file.order, file.modified
 
     for number, item in sorted(((generation(item.file), item) for item in waiting), key=place):
-        yield _planned(item, number)
-
-
-def _planned(item: _Compared, generation: int) -> PlannedFile:
-    file = item.file
-    return PlannedFile(
-        path=file.path,
-        kind=file.kind,
-        format=file.format,
-        size=file.size,
-        etag=file.etag,
-        modified=file.modified,
-        fingerprint=item.fingerprint,
-        generation=generation,
-        corrects=file.kind == "change" and item.was_read and item.changed,
-    )
+        file = item.file
+        yield PlannedFile(
+            path=file.path, kind=file.kind, format=file.format, size=file.size, etag=file.etag, modified=file.modified,
+            fingerprint=item.fingerprint, generation=number,
+            corrects=file.kind == "change" and item.was_read and item.changed,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
