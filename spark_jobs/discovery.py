@@ -159,12 +159,15 @@ def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: boo
     landed = _Landed(place, scope.reaching(place.landing, rows), known=known)
     listed: Sequence[LandedFile] = list(landed)
     within = landed.within()
-    if not landed.finds_unchanged and _generations(place) != "one":
+    if not landed.unchanged and _generations(place) != "one":
         listed = with_begun(listed, within, ledger.state)
     discovery = _found(landed, listed, within, ledger.state, _unread(ledger), now)
     if _generations(place) != "one":
         discovery = with_overtaken(discovery, rows.values(), ledger.state.generation)
-    is_all = scope.is_full and not discovery.unsettled
+    # Where every run lists in full, the ledger's record of it is made once a day.
+    is_kept = (
+        scope.is_full and not discovery.unsettled and (full or is_listing_due(ledger.state.listed_in_full_at, now))
+    )
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
     is_blank = is_expected and landed.listed == 0
@@ -175,7 +178,7 @@ def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: boo
         folder_missing=is_missing,
         root_missing=root_missing,
         folders_there=folders_like(place.storage, place.landing) if is_missing else (),
-        listed_in_full_at=_listed_at(ledger, now, full=full) if is_all else None,
+        listed_in_full_at=now.astimezone(UTC).isoformat(timespec="microseconds") if is_kept else None,
         not_listed=None if scope.is_full else _not_listed(ledger.state, scope),
     )
     listed_at = None if discovery.waiting else discovery.listed_in_full_at
@@ -271,12 +274,6 @@ def _found(
 
 def _generations(place: LandingLocation) -> Generations:
     return place.generations or place.dialect.spec.generations
-
-
-def _listed_at(ledger: Ledger, now: datetime, *, full: bool) -> str | None:
-    """The ledger's record of a full listing. Where every run lists in full, it is recorded once a day."""
-    due = full or is_listing_due(ledger.state.listed_in_full_at, now)
-    return now.astimezone(UTC).isoformat(timespec="microseconds") if due else None
 
 
 def _not_listed(state: TableState, scope: _Scope) -> NotListed | None:
@@ -385,6 +382,9 @@ class _Landed:
     A change file that was read and has not been written since tells nothing but that it is there: it is counted, and
     left out. In a folder that keeps its files these are nearly all, at every run.
 
+    Attributes:
+        unchanged: paths of change files that were listed and left out.
+
     Args:
         notified: objects to use instead of a listing; None: list.
         known: whose files may be left out so; None: none.
@@ -399,7 +399,7 @@ class _Landed:
     ) -> None:
         self.place, self._scope, self._notified = place, scope, notified
         self._known = known or _KnownFiles(place, {})
-        self._unchanged: set[str] = set()
+        self.unchanged: set[str] = set()
         self.listed, self.ignored, self.refused = 0, 0, 0
         self.sample: list[str] = []
         self.refused_sample: list[str] = []
@@ -407,7 +407,7 @@ class _Landed:
     def within(self) -> dict[str, FileEntry]:
         """Known rows of files in the scope, without those that were listed and left out."""
         known = self._known.rows
-        names = ((path, _relative(self.place.landing, path)) for path in known.keys() - self._unchanged)
+        names = ((path, _relative(self.place.landing, path)) for path in known.keys() - self.unchanged)
         return {path: known[path] for path, name in names if name and self._scope.covers(name)}
 
     def __iter__(self) -> Iterator[LandedFile]:
@@ -416,17 +416,14 @@ class _Landed:
             self.listed += 1
             path = item.path
             row = self._known.row(path)
-            if row is not None and row.etag == item.etag and not item.refused and _is_done(row):
-                self._unchanged.add(path)
+            # Loads that were written again, also with the same content, may be part of a newer full load.
+            is_done = row is not None and row.kind == "change" and row.state == "committed"
+            if row is not None and row.etag == item.etag and not item.refused and is_done:
+                self.unchanged.add(path)
             elif path not in seen:
                 seen.add(path)
                 if (file := self._landed(item)) is not None:
                     yield file
-
-    @property
-    def finds_unchanged(self) -> bool:
-        """Whether a change file was listed and left out."""
-        return bool(self._unchanged)
 
     @property
     def finds_more(self) -> bool:
@@ -480,11 +477,6 @@ class _Landed:
         self.ignored += 1
         if len(self.sample) < _SAMPLE:
             self.sample.append(relative)
-
-
-def _is_done(row: FileEntry) -> bool:
-    """Whether the same content of the file can't wait. Loads may: written again, they are part of a newer full load."""
-    return row.kind == "change" and row.state == "committed"
 
 
 def keep(place: LandingLocation, ledger: Ledger) -> None:
@@ -648,7 +640,9 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     notified = {_below(place.landing, file.path): file for file in news}
     known = _known(place, ledger, notified)
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
-    landed = _Landed(place, _Scope(), _looked_at(place, new))
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="notified") as pool:
+        stored = list(filter(None, pool.map(lambda path: place.storage.stat(path, place.bounds), new)))
+    landed = _Landed(place, _Scope(), stored)
     within = {path: row for path, row in known.items() if path in new or row.kind == "load"}
     discovery = _found(landed, landed, within, ledger.state, _unread(ledger), now)
     if any(file.kind == "load" for file in discovery.waiting) or ledger.unread_loads:
@@ -686,10 +680,3 @@ def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:
         return False
     since = datetime.fromisoformat(row.modified) - _EPOCH
     return row.size == file.size and since // timedelta(milliseconds=1) == file.modified
-
-
-def _looked_at(place: LandingLocation, paths: list[str]) -> Iterator[StoredObject]:
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="notified") as pool:
-        yield from (
-            item for item in pool.map(lambda path: place.storage.stat(path, place.bounds), paths) if item is not None
-        )

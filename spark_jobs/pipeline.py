@@ -82,7 +82,7 @@ def idle_result(run: TableRun, totals: RunTotals) -> JobResult | int:
     turns = Turns(run, totals)
     turns.find_pending()
     if turns.pending:
-        return turns.cost
+        return sum(seen.cost for _, seen in turns.pending)
     turns.require_all()
     return finished(run, totals)
 
@@ -191,7 +191,7 @@ def require_sound_tables(run: TableRun, context: Engine, ledger: Ledger) -> tupl
     require_no_other_table(context, ledger)
     if ledger.plan() is None or ledger.state.batch:
         notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
-    return require_own_tables(context, ledger)
+    return require_own_tables(run, context, ledger)
 
 
 def note_hold(table: TableSession, dropped: BatchPlan, held: HeldTruncate) -> None:

@@ -23,7 +23,7 @@ from airflow_gddl.contract.layout import places_of
 from airflow_gddl.contract.packages import leaves_spark_out
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import announce
-from airflow_gddl.contract.spec import JobSpec, TierSpec, size_bytes
+from airflow_gddl.contract.spec import JobSpec, size_bytes
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import try_roots
 from airflow_gddl.stores.scratch import scratch
@@ -217,16 +217,12 @@ def _settings(job: JobSpec, verbose: bool, environ: Mapping[str, str]) -> Sessio
         cluster,
         cores=max(t.cores for t in tiers),
         memory=largest.memory,
-        worker_memory=max(map(_worker_bytes, tiers)),
+        # Address space of a Python process: three copies of the largest content, and 4 GiB for libraries.
+        worker_memory=max(max(size_bytes(t.task_memory), 3 * t.inflated_bytes) for t in tiers) + 4 * 1024**3,
         brief=brief,
         lasting=job.options.continuous is not None,
         single=len(job.tables) == 1,
     )
-
-
-def _worker_bytes(tier: TierSpec) -> int:
-    """Address space of a Python process of Spark: three copies of the largest content, and 4 GiB for libraries."""
-    return max(size_bytes(tier.task_memory), 3 * tier.inflated_bytes) + 4 * 1024**3
 
 
 def _announce(session: SparkSession) -> None:

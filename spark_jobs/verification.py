@@ -316,7 +316,6 @@ class SourceDifferences:
     mine, theirs: of the replica and of the source.
     keys: those that differ, with the hashes of both rows.
     groups: number of the group of each of these keys, and of others.
-    columns: that were compared.
     looked_at: the source's time.
     """
 
@@ -324,7 +323,6 @@ class SourceDifferences:
     theirs: Sums
     keys: Mapping[Key, Hashes]
     groups: Mapping[Key, int]
-    columns: Columns
     looked_at: datetime
 
     @property
@@ -416,26 +414,21 @@ class SourceComparison:
         looked_at = looked_at or self.table.now()
         theirs = self._sums(groups.theirs(range(groups.count)), groups)
         keys, numbers = self._differing(groups, {n for n in range(groups.count) if mine[n] != theirs[n]})
-        return SourceDifferences(
-            mine=mine, theirs=theirs, keys=keys, groups=numbers, columns=self.columns, looked_at=looked_at
-        )
+        return SourceDifferences(mine=mine, theirs=theirs, keys=keys, groups=numbers, looked_at=looked_at)
 
     def _ranges(self) -> _Groups:
         ranges, columns = ranges_of(*self._extent()), self.columns.source
         return _Groups(
             len(ranges),
             lambda row: range_of(ranges, row[0]),
-            self._lake(self.columns.lake),
+            self.context.stored.live_rows(self.columns.lake),
             lambda numbers: chain.from_iterable(self.table.rows(columns, columns[0], ranges[n]) for n in numbers),
         )
-
-    def _lake(self, columns: Sequence[str]) -> Iterable[tuple[Any, ...]]:
-        return self.context.stored.live_rows(columns)
 
     def _extent(self) -> tuple[int, Any, Any]:
         """Rows of the replica, and least and greatest value of the first key column where it is a whole number."""
         count, low, high = 0, None, None
-        for (value,) in self._lake(self.columns.lake[:1]):
+        for (value,) in self.context.stored.live_rows(self.columns.lake[:1]):
             count += 1
             if isinstance(value, int):
                 low = value if low is None else min(low, value)
@@ -457,7 +450,7 @@ class SourceComparison:
             if (number := groups.number(row)) is not None and number in wrong:
                 key = self.columns.key(row)
                 differing[key], group_of[key] = (self.columns.digest(row), None), number
-        for row in self._lake(self.columns.lake) if wrong else ():
+        for row in self.context.stored.live_rows(self.columns.lake) if wrong else ():
             key, number = self.columns.key(row), groups.number(row)
             if key in differing:  # whatever its time is in the lake: an update may be missing of a row of any age
                 differing[key] = (differing[key][0], self.columns.digest(row))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from airflow_gddl.contract import codes
 from airflow_gddl.contract.codes import (
@@ -64,6 +64,10 @@ class RunWarning:
     def files(self) -> tuple[str, ...]:
         """Names of the affected files; samples of other warnings may be keys, which are never logged or displayed."""
         return tuple(map(str, self.sample)) if self.code.startswith("FILE") else ()
+
+
+Warnings: TypeAlias = tuple[RunWarning, ...]
+"""What a step warns of; empty: nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,13 +116,10 @@ def overlap_of(figures: Figures, plan: BatchPlan, ledger: Ledger) -> Overlap:
         for e in ledger.entries().values()
     )
     changes = known is not None and not all(is_after(low, known) for low in lows)
+    # Only changes of the table's newest generation; replayed rows may be of any.
+    is_newest = all(f.kind == "change" and f.generation == plan.generation for f in plan.files)
     return Overlap(
         changes=changes,
         loads=bool(figures.loads) and loads,
-        later=not changes and _of_now(plan),
+        later=not changes and plan.source == "files" and is_newest,
     )
-
-
-def _of_now(plan: BatchPlan) -> bool:
-    """Whether a batch has only changes of the table's newest generation. Replayed rows may be of any."""
-    return plan.source == "files" and all(f.kind == "change" and f.generation == plan.generation for f in plan.files)

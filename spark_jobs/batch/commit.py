@@ -15,9 +15,8 @@ from spark_jobs.batch.source_log import files_before_log_began, log_time
 from spark_jobs.batch.totals import columns_of
 from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import state_after
-from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, TableState
 from spark_jobs.plan.sequence import greater, log_began_of
-from spark_jobs.rules.figures import DecodedBatch
 
 if TYPE_CHECKING:
     from spark_jobs.tables.engine import Engine
@@ -57,7 +56,11 @@ def _count(table: TableSession, batch: Batch, made: BatchCommit) -> None:
         totals.rows_read += decoded.figures.rows
         totals.quarantined += decoded.figures.quarantined
         totals.columns = columns_of(decoded.schema)
-    totals.count(batch.main)
+    done, main = totals.main, batch.main
+    totals.main = replace(
+        done, inserted=done.inserted + main.inserted, updated=done.updated + main.updated,
+        deleted=done.deleted + main.deleted,
+    )  # fmt: skip
 
 
 def commit_of(table: TableSession, batch: Batch) -> BatchCommit:
@@ -111,16 +114,12 @@ def _entries_of(storage: Storage, done: Batch, state: TableState) -> tuple[FileE
             generation = max(state.generation, 1) if reopens else file.generation
             rows.append(replace(file.entry(plan.number), state="unreadable", generation=generation, reopens=reopens))
         elif done.decoded_batch is not None and file.path in done.decoded_batch.schema_of:
-            rows.append(_read_entry(file, plan, done.decoded_batch))
+            decoded, figures = done.decoded_batch, done.decoded_batch.figures.files.get(file.path)
+            entry = replace(file.entry(plan.number), schema=decoded.schema_of[file.path], rows=0)
+            entry = replace(entry, fingerprint=decoded.content_of.get(file.path, entry.fingerprint))
+            rows.append(entry if figures is None else replace(entry, **asdict(figures)))
     as_listed = {file.path for file in plan.files if storage.is_as_listed(file, file.fingerprint)}
     return tuple(row if row.path in as_listed else replace(row, fingerprint="", etag="") for row in rows)
-
-
-def _read_entry(file: PlannedFile, plan: BatchPlan, decoded_batch: DecodedBatch) -> FileEntry:
-    entry = replace(file.entry(plan.number), schema=decoded_batch.schema_of[file.path], rows=0)
-    entry = replace(entry, fingerprint=decoded_batch.content_of.get(file.path, entry.fingerprint))
-    figures = decoded_batch.figures.files.get(file.path)
-    return entry if figures is None else replace(entry, **asdict(figures))
 
 
 def _state_of(table: TableSession, done: Batch, *, swept: bool) -> TableState:

@@ -7,7 +7,6 @@ from datetime import datetime
 from airflow_gddl.contract.codes import TABLE_DAMAGED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.stores import Storage
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.tidying import TABLES
 from spark_jobs.plan.sharding import rebuild_command, refreshed
@@ -24,7 +23,7 @@ def damages(run: TableRun, *, opens: bool = False) -> dict[str, Damage]:
     Raises:
         FatalError: `LEDGER_DAMAGED`.
     """
-    states = [ledger.state for ledger in run.shard_ledgers() or (run.ledger(),)]
+    states = [ledger.state for ledger in run.ledgers()]
     found = {}
     for name in TABLES:
         known = max((state.delta_versions.get(name, -1) for state in states), default=-1)
@@ -32,14 +31,14 @@ def damages(run: TableRun, *, opens: bool = False) -> dict[str, Damage]:
     return {name: damage for name, damage in found.items() if damage is not None}
 
 
-def require_known_version(spec: TableSpec, storage: Storage, name: str, path: str, known: int) -> None:
+def require_known_version(run: TableRun, name: str, path: str, known: int) -> None:
     """Refuse a table whose log ends before a version that the ledger knows.
 
     Raises:
         FatalError: `TABLE_DAMAGED`.
     """
-    damage = damage_of(storage, path, known=known)
-    if damage is not None and (fault := damaged(spec, {name: damage})):
+    damage = damage_of(run.runtime.storage, path, known=known)
+    if damage is not None and (fault := damaged(run.spec, {name: damage})):
         raise fault
 
 

@@ -6,14 +6,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from airflow_gddl.contract.result import RunWarning
+    from airflow_gddl.contract.result import Warnings
     from spark_jobs.batch.table_run import TableRun
 
 
 class Feature:
     """What a feature does at these points; this one: nothing."""
 
-    def update(self, run: TableRun) -> tuple[RunWarning, ...]:  # noqa: ARG002 - for features that do
+    def update(self, run: TableRun) -> Warnings:  # noqa: ARG002 - for features that do
         """After a batch is in the ledger, and at the end of an action that wrote the tables."""
         return ()
 
@@ -24,7 +24,7 @@ class Feature:
         self,
         run: TableRun,  # noqa: ARG002 - for features that do
         columns: Collection[str],  # noqa: ARG002 - for features that do
-    ) -> tuple[RunWarning, ...]:
+    ) -> Warnings:
         """Before stored columns are masked or left out, also of a row that no longer uses the feature: what keeps
         their values."""
         return ()

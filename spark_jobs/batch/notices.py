@@ -54,7 +54,7 @@ from airflow_gddl.contract.errors import FatalError, RetriableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.file_names import LARGE_FOLDER
 from airflow_gddl.contract.layout import below, landing_root
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.ledger.ledger import Ledger
@@ -73,42 +73,45 @@ _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
 """A file in a folder below the table's."""
 
 
-def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[RunWarning, ...]:
+def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> Warnings:
     """Warnings about a missing or large folder, ignored or rewritten files, and times of full loads.
 
     A missing folder is none where the row says what it means, and the landing root is there.
     """
-    warnings: list[RunWarning] = []
+    ignored = f"files with names that {dialect.title} doesn't give were left alone"
+    if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
+        ignored += "; if each folder is an export of the whole table, write mode: snapshots"
+    refused = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
+    large = (
+        "a listing has this many objects; set landing_retention, so that old files are removed, and a shorter "
+        "options.lookback if runs list as many each time"
+    )
+    noted = (
+        (FILES_IGNORED, ignored, discovery.ignored, discovery.ignored_sample),
+        (FILES_REFUSED, refused, discovery.refused, discovery.refused_sample),
+        (FOLDER_LARGE, large, discovery.listed if discovery.listed >= LARGE_FOLDER else 0, ()),
+    )
+    rewritten = "change files were written again: their later version counts, and rows that are missing from it stay"
+    return (
+        *_of_missing(discovery, landing, dialect),
+        *(RunWarning(code=code, message=text, count=count, sample=some) for code, text, count, some in noted if count),
+        *_of_paths(FILE_REWRITTEN, rewritten, [file.path for file in discovery.waiting if file.corrects]),
+        *of_generations(discovery.inference),
+        *_of_later_loads(discovery, dialect.spec.table),
+        *_of_touched(discovery, dialect.spec.table),
+    )
+
+
+def _of_missing(discovery: Discovery, landing: str, dialect: Dialect) -> Warnings:
     if discovery.root_missing:
         message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
-        warnings.append(RunWarning(code=FOLDER_MISSING, message=message))
-    elif discovery.folder_missing and dialect.options.missing_folder == "report":
-        warnings.append(of_missing_folder(landing, discovery.folders_there))
-    if discovery.ignored:
-        message = f"files with names that {dialect.title} doesn't give were left alone"
-        if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
-            message += "; if each folder is an export of the whole table, write mode: snapshots"
-        warnings.append(
-            RunWarning(code=FILES_IGNORED, message=message, count=discovery.ignored, sample=discovery.ignored_sample)
-        )
-    if discovery.refused:
-        message = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
-        warnings.append(
-            RunWarning(code=FILES_REFUSED, message=message, count=discovery.refused, sample=discovery.refused_sample)
-        )
-    if discovery.listed >= LARGE_FOLDER:
-        message = (
-            "a listing has this many objects; set landing_retention, so that old files are removed, and a shorter "
-            "options.lookback if runs list as many each time"
-        )
-        warnings.append(RunWarning(code=FOLDER_LARGE, message=message, count=discovery.listed))
-    message = "change files were written again: their later version counts, and rows that are missing from it stay"
-    corrected = [file.path for file in discovery.waiting if file.corrects]
-    warnings += [*_of_paths(FILE_REWRITTEN, message, corrected), *of_generations(discovery.inference)]
-    return (*warnings, *_of_later_loads(discovery, dialect.spec.table), *_of_touched(discovery, dialect.spec.table))
+        return (RunWarning(code=FOLDER_MISSING, message=message),)
+    if discovery.folder_missing and dialect.options.missing_folder == "report":
+        return (of_missing_folder(landing, discovery.folders_there),)
+    return ()
 
 
-def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
+def _of_later_loads(discovery: Discovery, table: str) -> Warnings:
     """Warnings about load files that came after changes: those that open a generation, and those that may have to."""
     begun = (
         "load files came after all files of the table were removed, and were taken as a new full load: rows that are "
@@ -124,7 +127,7 @@ def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     )
 
 
-def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
+def _of_touched(discovery: Discovery, table: str) -> Warnings:
     """Warnings about files with another tag or time, said once: the ledger has the tag then."""
     same = "files have another time or tag, and the content that they had; nothing of them was loaded again"
     taken = (
@@ -138,12 +141,12 @@ def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     )
 
 
-def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
-    """Warning about files; none where there are none."""
+def _of_paths(code: str, message: str, paths: Sequence[str]) -> Warnings:
+    """Warning about files, or what is in them; none where there are none."""
     return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
 
 
-def _of_count(code: str, message: str, count: int) -> tuple[RunWarning, ...]:
+def _of_count(code: str, message: str, count: int) -> Warnings:
     """Warning about so many rows; none where there are none."""
     return (RunWarning(code=code, message=message, count=count),) if count > 0 else ()
 
@@ -162,7 +165,7 @@ def of_missing_folder(landing: str, there: Sequence[str]) -> RunWarning:
     return RunWarning(code=FOLDER_MISSING, message=message)
 
 
-def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
+def of_unsettled(paths: Sequence[str]) -> Warnings:
     """Files that may still be written, before they were read or meanwhile."""
     message = (
         "files that may still be written were not loaded; a later run loads them when they no longer change (`settle`)"
@@ -170,7 +173,7 @@ def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
     return _of_paths(FILES_UNSETTLED, message, paths)
 
 
-def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
+def of_misplaced(spec: TableSpec, state: TableState) -> Warnings:
     """Warning about changes that were ingested before the row said that their log had been reset."""
     message = (
         "files with changes from after a moment of options.log_began were ingested before the metadata "
@@ -180,7 +183,7 @@ def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
     return _of_paths(LOG_BEGAN_LATE, message, state.misplaced)
 
 
-def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
+def of_generations(inference: Inference) -> Warnings:
     """Warning about change files older than the full load, whose generation is inferred from times."""
     if inference.certainty != "inferred":
         return ()
@@ -279,7 +282,7 @@ def release(table: str) -> str:
     )
 
 
-def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Discovery) -> tuple[RunWarning, ...]:
+def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Discovery) -> Warnings:
     """Warning about rows of an older full load in the replica in addition to those of the newest."""
     if standing == "held" and state.held is not None:
         message = f"{lacking(state.held)}; they stay until `gddl release sweep --table {table}`"
@@ -305,7 +308,7 @@ def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Dis
     return (RunWarning(code=SWEEP_PENDING, message=message, count=len(older), sample=tuple(older[:SAMPLE])),)
 
 
-def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning, ...]:
+def of_held_truncate(discovery: Discovery, spec: TableSpec) -> Warnings:
     """Warning about files that wait for a user, since the first of them has a truncate; or for the table to be made."""
     if not discovery.held:
         return ()
@@ -317,30 +320,23 @@ def of_held_truncate(discovery: Discovery, spec: TableSpec) -> tuple[RunWarning,
     )
     if spec.truncate != "hold":
         message = f"{path} has a truncate and no row: it waits for a file with rows, of which the table is made"
-    sample = tuple(file.path for file in discovery.held[:SAMPLE])
-    return (RunWarning(code=TRUNCATE_HELD, message=message, count=len(discovery.held), sample=sample),)
+    return _of_paths(TRUNCATE_HELD, message, [file.path for file in discovery.held])
 
 
-def of_truncates(
-    spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState
-) -> tuple[RunWarning, ...]:
+def of_truncates(spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState) -> Warnings:
     """Warning about truncates of a batch: rows before them are deleted, or stay under `report`."""
+    code, message = TRUNCATE_APPLIED, "the source's table was truncated: rows before the truncate were deleted"
+    if not are_applied(spec, released=plan.releases):
+        code = TRUNCATE_IGNORED
+        message = (
+            "the source's table was truncated, and the metadata row says truncate: report: rows from before it stay, "
+            "until a reload from files removes them"
+        )
     unknown = unknown_truncates(state.truncates, truncates)
-    if not unknown:
-        return ()
-    sample = tuple(f"{one.sequence} in {one.source_file}" for one in unknown[:SAMPLE])
-    if are_applied(spec, released=plan.releases):
-        message = "the source's table was truncated: rows before the truncate were deleted"
-        return (RunWarning(code=TRUNCATE_APPLIED, message=message, count=len(unknown), sample=sample),)
-    message = (
-        "the source's table was truncated, and the metadata row says truncate: report: rows from before "
-        "it stay, until a reload "
-        "from files removes them"
-    )
-    return (RunWarning(code=TRUNCATE_IGNORED, message=message, count=len(unknown), sample=sample),)
+    return _of_paths(code, message, [f"{one.sequence} in {one.source_file}" for one in unknown])
 
 
-def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
+def of_former_target(before: str, target: str) -> Warnings:
     """Warning of the first run into another target.
 
     Args:
@@ -354,7 +350,7 @@ def of_former_target(before: str, target: str) -> tuple[RunWarning, ...]:
     return (RunWarning(code=TARGET_CHANGED, message=message),) if before else ()
 
 
-def of_former_shards(rows: Mapping[str, int], what: str) -> tuple[RunWarning, ...]:
+def of_former_shards(rows: Mapping[str, int], what: str) -> Warnings:
     """Warning about rows of sources that the row no longer names; none where there are no rows.
 
     Args:
@@ -371,7 +367,7 @@ def of_many_tasks(reason: str) -> RunWarning:
     return RunWarning(code=NEEDS_MANY_TASKS, message=f"many tasks process it, because one task can't: {reason}")
 
 
-def of_late_batch(late: int) -> tuple[RunWarning, ...]:
+def of_late_batch(late: int) -> Warnings:
     """Warning about a batch of which every change precedes changes of earlier batches.
 
     Args:
@@ -385,7 +381,7 @@ def of_late_batch(late: int) -> tuple[RunWarning, ...]:
     return _of_count(BATCH_LATE, message, late)
 
 
-def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> tuple[RunWarning, ...]:
+def of_expectations(spec: TableSpec, tallies: Mapping[str, Tally]) -> Warnings:
     """Rows that fail expectations and are loaded all the same; those in quarantine are counted there."""
     failed = {name: rows for name, (_, rows) in tallies.items() if rows and spec.expect[name].on != "quarantine"}
     if not failed:
@@ -401,7 +397,7 @@ _MOVED = (
 )
 
 
-def of_rows(spec: TableSpec, plan: BatchPlan, decoded: DecodedBatch) -> tuple[RunWarning, ...]:
+def of_rows(spec: TableSpec, plan: BatchPlan, decoded: DecodedBatch) -> Warnings:
     """Warnings about what is in the rows of a batch, each with the number of rows, values or fields."""
     figures, options = decoded.figures, spec.options.keys()
     is_mostly_bad = plan.mode == "initial" and 2 * figures.quarantined > figures.rows
@@ -449,7 +445,7 @@ def of_rows(spec: TableSpec, plan: BatchPlan, decoded: DecodedBatch) -> tuple[Ru
     return tuple(RunWarning(code=code, message=message, count=count) for code, count, message in noted if count)
 
 
-def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarning, ...]:
+def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> Warnings:
     """Warning about other keys than before, by which a rebuild leaves fewer rows.
 
     Args:
@@ -465,7 +461,7 @@ def of_new_keys(spec: TableSpec, before: TableState, rows: int) -> tuple[RunWarn
     return _of_count(KEYS_SHARED, message, before.rows - rows)
 
 
-def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[RunWarning, ...]:
+def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> Warnings:
     """Warning about rows of a full load that share their key: a source holds each key once, so it may be no key.
 
     Args:
@@ -482,7 +478,7 @@ def of_shared_keys(spec: TableSpec, figures: Figures, written: int) -> tuple[Run
     return _of_count(KEYS_SHARED, message, written - figures.keys)
 
 
-def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
+def of_files(bad: Sequence[Unreadable]) -> Warnings:
     """Warnings about unreadable files, and files removed between listing and reading."""
     vanished = [u.file.path for u in bad if u.code == FILE_VANISHED]
     unreadable = [u.file.path for u in bad if u.code != FILE_VANISHED]
@@ -493,14 +489,14 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     return (*_of_paths(FILE_UNREADABLE, kept, unreadable), *_of_paths(FILE_VANISHED, removal_message, vanished))
 
 
-def of_unread_loads(table: str, discovery: Discovery) -> tuple[RunWarning, ...]:
+def of_unread_loads(table: str, discovery: Discovery) -> Warnings:
     """Warning about load files that a replay of the quarantine leaves."""
     reload = f"`gddl reload --from-files --table {table}`"
     what = f"load files that could not be read begin a full load, which only {reload} carries out"
     return _of_paths(FILE_UNREADABLE, what, discovery.unreadable_loads)
 
 
-def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
+def of_given_up(table: str, ledger: Ledger) -> Warnings:
     """Warnings about files that a user has dismissed, for as long as what they hold is missing."""
     load = (
         "files of the full load could not be read and were dismissed: what they hold is missing, though `gddl verify` "
@@ -516,7 +512,7 @@ def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
     )
 
 
-def of_tried_loads(ledger: Ledger) -> tuple[RunWarning, ...]:
+def of_tried_loads(ledger: Ledger) -> Warnings:
     """Warning of a plan about load files that a run would read again, as it could not before."""
     what = "load files could not be read by the last run: unless they or the row were corrected, the next one fails"
     return _of_paths(FILE_UNREADABLE, what, sorted(ledger.unread_loads))
@@ -612,16 +608,11 @@ def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, stat
         FatalError: `LEDGER_MISSING`, `TABLES_MISSING`.
     """
     if changes_exist and state.batch == 0 and state.schemas == ():
-        raise FatalError(
-            LEDGER_MISSING,
-            f"{spec.table}: its Delta tables exist, but its ledger has no commit",
-            where=state_path,
-            remedy=f"restore the ledger, or {rebuild_of(spec)}",
-        )
-    if not changes_exist and state.keys is not None:
-        raise FatalError(
-            TABLES_MISSING,
-            f"{spec.table}: the ledger knows {state.batch} batches, but the change table is missing",
-            where=state_path,
-            remedy=f"restore the tables, or {rebuild_of(spec)}",
-        )
+        code, what, lost = LEDGER_MISSING, "its Delta tables exist, but its ledger has no commit", "ledger"
+    elif not changes_exist and state.keys is not None:
+        what = f"the ledger knows {state.batch} batches, but the change table is missing"
+        code, lost = TABLES_MISSING, "tables"
+    else:
+        return
+    remedy = f"restore the {lost}, or {rebuild_of(spec)}"
+    raise FatalError(code, f"{spec.table}: {what}", where=state_path, remedy=remedy)

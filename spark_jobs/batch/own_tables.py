@@ -15,12 +15,11 @@ from airflow_gddl.contract.codes import (
     TABLES_MISSING,
 )
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import titled
-from airflow_gddl.stores import Storage
 from spark_jobs.batch.damaged_tables import require_known_version
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.baseline import BASELINE
 from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, TableState
@@ -93,8 +92,7 @@ def recall(context: Engine, ledger: Ledger) -> None:
 
 
 def foreign_commits(
-    spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger, tables: TableLogs | None = None,
-    names: Collection[str] = (*_TABLES, "errors"),
+    run: TableRun, ledger: Ledger, tables: TableLogs | None = None, names: Collection[str] = (*_TABLES, "errors"),
 ) -> tuple[ForeignCommit, ...]:  # fmt: skip
     """Commits of others that changed data: those that the ledger knows, and new ones.
 
@@ -106,26 +104,25 @@ def foreign_commits(
     Raises:
         FatalError: `TABLES_MISSING`; `LEDGER_BEHIND`; as `require_known_version`.
     """
-    state, log = ledger.state, DeltaCommits(storage)
+    spec, state, log = run.spec, ledger.state, DeltaCommits(run.runtime.storage)
     foreign, known = list(state.foreign), _newest_plan(ledger)
     for name, version in state.delta_versions.items():
         if name not in names:
             continue
-        path = getattr(layout, name)
+        path = getattr(run.layout, name)
         commits = log.since(path, version) if tables is None else tables.commits_since(path, version)
+        if commits is None:
+            if name != "errors" and not log.exists(path):
+                raise _missing_table(spec, name, path)
+            require_known_version(run, name, path, version)
         if name == "errors":
-            if commits is None:
-                require_known_version(spec, storage, name, path, version)
             continue
         if commits is None:
-            if not log.exists(path):
-                raise _missing_table(spec, name, path)
-            require_known_version(spec, storage, name, path, version)
             now = log.version(path)
             foreign += [] if now is None else [ForeignCommit(table=name, version=now, operation=REPLACED)]
             continue
         if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits):
-            raise _behind(spec, name, path, layout.state)
+            raise _behind(spec, name, path, run.layout.state)
         foreign += [
             ForeignCommit(table=name, version=commit.version, operation=commit.operation)
             for commit in commits
@@ -134,31 +131,31 @@ def foreign_commits(
     return tuple(dict.fromkeys(foreign))[-_KEPT:]
 
 
-def has_all_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
+def has_all_changes(run: TableRun, ledger: Ledger) -> bool:
     """Whether the change table has what the ledger knows, and no table has a batch that the ledger lacks.
 
     As far as their logs reach back; False where the change table is lost, or is or was replaced by an older copy.
     """
     if any((commit.table, commit.operation) == ("changes", REPLACED) for commit in ledger.state.foreign):
         return False
-    log, known = DeltaCommits(storage), _newest_plan(ledger)
+    log, known = DeltaCommits(run.runtime.storage), _newest_plan(ledger)
     for name, version in ledger.state.delta_versions.items():
-        commits = log.since(getattr(layout, name), version)
+        commits = log.since(getattr(run.layout, name), version)
         if commits is None and name == "changes":
             return False
-        if any(is_later(commit.transactions, spec.shard or "", known) for commit in commits or ()):
+        if any(is_later(commit.transactions, run.spec.shard or "", known) for commit in commits or ()):
             return False
-    return log.exists(layout.changes)
+    return log.exists(run.layout.changes)
 
 
-def has_foreign_changes(spec: TableSpec, storage: Storage, layout: Layout, ledger: Ledger) -> bool:
+def has_foreign_changes(run: TableRun, ledger: Ledger) -> bool:
     """Whether another writer has changed data of the change table since it was last made from all files.
 
     Raises:
         FatalError: as `foreign_commits`, of the change table alone: a rebuild makes the others anew, or needs them no
             more.
     """
-    commits = foreign_commits(spec, storage, layout, ledger, names=("changes",))
+    commits = foreign_commits(run, ledger, names=("changes",))
     return ledger.state.foreign_changes or has_of_changes(commits)
 
 
@@ -228,7 +225,7 @@ def require_no_other_table(context: Engine, ledger: Ledger) -> None:
         )
 
 
-def require_own_tables(context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:
+def require_own_tables(run: TableRun, context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:
     """Foreign commits to the tables that don't prevent a batch.
 
     Raises:
@@ -237,7 +234,7 @@ def require_own_tables(context: Engine, ledger: Ledger) -> tuple[ForeignCommit, 
             changes; `BASELINE_LOST`.
     """
     state = ledger.state
-    commits = foreign_commits(context.spec, context.storage, context.layout, ledger, context.tables)
+    commits = foreign_commits(run, ledger, context.tables)
     require_loaded_tables(context, state)
     if context.spec.shard:
         require_newest_of_shard(context, ledger)
@@ -313,7 +310,7 @@ def _require_baseline(context: Engine, state: TableState) -> None:
     )
 
 
-def warnings_of(commits: tuple[ForeignCommit, ...]) -> tuple[RunWarning, ...]:
+def warnings_of(commits: tuple[ForeignCommit, ...]) -> Warnings:
     """Reported by each run until a rebuild."""
     if not commits:
         return ()

@@ -60,9 +60,8 @@ def _misfits(table: TableSession) -> Batch | None:
     """The batch of quarantined values that did not fit their columns, where one became text since; else None."""
     if not table.ledger.awaits_replay:
         return None
-    options = replace(table.run.job.options, action=HandleErrors(mode="replay", codes=(CAST_FAILED,)))
-    job = replace(table.run.job, options=options)
-    return _next_batch(replace(table, run=replace(table.run, job=job)), replayed=False)
+    run = table.run.asking(HandleErrors(mode="replay", codes=(CAST_FAILED,)))
+    return _next_batch(replace(table, run=run), replayed=False)
 
 
 def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) -> BatchPlan | None:
@@ -171,9 +170,11 @@ def to_release(run: TableRun, discovery: Discovery, state: TableState) -> tuple[
 
 def without_held(run: TableRun, discovery: Discovery, state: TableState) -> Discovery:
     """What waits, without files that a truncate holds: these wait for a user."""
-    if run.spec.truncate != "hold" or releases_truncates(run):
+    held = state.held_truncate
+    if held is None or run.spec.truncate != "hold" or releases_truncates(run):
         return discovery
-    return discovery.held_by(state.held_truncate)
+    is_there = any((file.path, file.fingerprint) == (held.path, held.fingerprint) for file in discovery.waiting)
+    return discovery.held_from(held.path) if is_there else discovery
 
 
 def sweep_of(run: TableRun, discovery: Discovery, state: TableState) -> SweepState:
@@ -291,8 +292,7 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
     totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
     report_left(run, ledger, discovery, totals)
     if run.job.options.full_listing:  # requested by a user
-        commits = foreign_commits(run.spec, run.runtime.storage, run.layout, ledger)
-        totals.warn(warnings_of(commits))
+        totals.warn(warnings_of(foreign_commits(run, ledger)))
     notices.require_first_load(run.spec.table, ledger)
     return seen, False
 

@@ -4,11 +4,12 @@ and a batch that must not be loaded is refused before anything is written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from airflow_gddl.contract.codes import BAD_ROWS, BATCH_UNBALANCED, FILE_VANISHED
 from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.result import ExpectationCount, summed
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import withdraw
@@ -18,12 +19,11 @@ from spark_jobs.plan.planned_batch import BatchPlan, HeldTruncate, TableState
 from spark_jobs.plan.sequence import require_one_form, require_one_width, widths_of
 from spark_jobs.plan.sharding import rebuild_of, require_same_order
 from spark_jobs.plan.table_schema import TableSchema, beyond, protected_missing
-from spark_jobs.rooms.dialects.protocol import KEYS_UNKNOWN, Dialect, Unreadable
+from spark_jobs.rooms.dialects.protocol import KEYS_UNKNOWN, Dialect
 from spark_jobs.rules.evaluate import require_within_limits
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.texts import forms_of
 from spark_jobs.rules.truncates import unknown_truncates
-from spark_jobs.tables.table_context import TableContext
 
 
 def read(table: TableSession, batch: Batch) -> Batch:
@@ -39,7 +39,9 @@ def read(table: TableSession, batch: Batch) -> Batch:
         return replace(batch, set_aside=waiting)
     table.note(notices.of_files(unreadable) if unreadable else ())
     bad_files = tuple(u for u in unreadable if u.code != FILE_VANISHED)
-    bad_loads = () if batch.of_reload else loads_that_hold(table.context, plan, bad_files)
+    # For load files that can't be read all of their batch waits, unless its changes are in the change table.
+    bad_loads = () if batch.of_reload else tuple(u for u in bad_files if u.file.kind == "load")
+    bad_loads = () if bad_loads and table.context.has_appended(plan) else bad_loads
     if work is None or bad_loads:
         if work is not None:
             work.discard()
@@ -69,7 +71,11 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
     totals.rescued += figures.rescued
     if figures.tallies:
         table.note(notices.of_expectations(spec, figures.tallies))
-        totals.tally(spec, figures.tallies)
+        counts = [
+            ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
+            for name, (checked, failed) in figures.tallies.items()
+        ]
+        totals.expectations = summed(totals.expectations, counts)
     totals.filtered += decoded.filtered
 
 
@@ -100,14 +106,6 @@ def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) 
     except FatalError:
         withdraw(table.context, plan, table.ledger)
         raise
-
-
-def loads_that_hold(context: TableContext, plan: BatchPlan, bad_files: Sequence[Unreadable]) -> tuple[Unreadable, ...]:
-    """Load files that can't be read, for which all of their batch waits, unless its changes are in the change table."""
-    loads = tuple(u for u in bad_files if u.file.kind == "load")
-    if loads and context.has_appended(plan):
-        return ()
-    return loads
 
 
 def held_truncate(spec: TableSpec, plan: BatchPlan, figures: Figures, state: TableState) -> HeldTruncate | None:
@@ -172,15 +170,13 @@ def _require_ordered_text(dialect: Dialect, decoded_batch: DecodedBatch, state: 
     require_one_width(widths, widths_of(state.max_sequence, table_schema.sequence), examples, remedy)
     known = known_forms(state, table_schema)
     for column, forms in figures.forms.items():
-        require_one_form(column, forms, known.get(column, ()), _remedy_of_forms(column, again))
-
-
-def _remedy_of_forms(column: str, again: str) -> str:
-    return (
-        "deliver times as in ISO 8601 (2025-09-30T02:30:00+02:00), numbers without signs and exponents, identifiers "
-        f"with a fixed width; or declare `options.types` (e.g. {column}: decimal(38,0)), or name another column in "
-        f"`sequence_by`; where changes were loaded before, {again}, which also puts times of several zones in order"
-    )
+        remedy = (
+            "deliver times as in ISO 8601 (2025-09-30T02:30:00+02:00), numbers without signs and exponents, "
+            f"identifiers with a fixed width; or declare `options.types` (e.g. {column}: decimal(38,0)), or name "
+            f"another column in `sequence_by`; where changes were loaded before, {again}, which also puts times of "
+            "several zones in order"
+        )
+        require_one_form(column, forms, known.get(column, ()), remedy)
 
 
 def known_forms(state: TableState, table_schema: TableSchema) -> Mapping[str, tuple[str, ...]]:

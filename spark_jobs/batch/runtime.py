@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from airflow_gddl.contract.codes import JOB_CANCELLED, NEEDS_SPARK, SPARK_GONE
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
@@ -70,33 +70,6 @@ def print_step(step: Step) -> None:
     sys.stderr.flush()
 
 
-class SparkSource(Protocol):
-    """Hands out Spark sessions; the first one starts Spark."""
-
-    def for_table(self, work: int | None = None, /) -> SparkSession:
-        """A session; `work`: what its table has to do (`PendingWork.cost`); None: not known."""
-        ...
-
-    @property
-    def is_started(self) -> bool:
-        """Whether `for_table` answers at once."""
-        ...
-
-    def losses(self) -> int:
-        """How often a started Spark was lost, including a currently lost one."""
-        ...
-
-    @property
-    def end(self) -> GddlError | None:
-        """Why this process will have no Spark again; None: it may have one."""
-        ...
-
-    @property
-    def place(self) -> str:
-        """`JobResult.place` of tables that are worked on with it; empty before it is started."""
-        ...
-
-
 @dataclass
 class LazySpark:
     """Starts Spark when a table has work, and gives each table its own session for its transaction settings.
@@ -108,6 +81,8 @@ class LazySpark:
     Attributes:
         opened: called with the session once it is there.
         now: seconds, monotonic.
+        end: why this process will have no Spark again; None: it may have one.
+        place: `JobResult.place` of tables that are worked on with it; empty before it is started.
     """
 
     settings: SessionSettings = field(default_factory=SessionSettings)
@@ -117,12 +92,17 @@ class LazySpark:
     _scratch: Path | None = None
     _failed: GddlError | None = None
     _again: float = float("inf")
-    _end: GddlError | None = None
+    end: GddlError | None = None
+    place: str = ""
     _lost: int = 0
-    _place: str = ""
     _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def for_table(self, work: int | None = None, /) -> SparkSession:
+        """A session; the first one starts Spark.
+
+        Args:
+            work: what its table has to do (`PendingWork.cost`); None: not known.
+        """
         from spark_jobs.spark.session import SQL_SETTINGS, configure  # noqa: PLC0415 - a job without work imports no Spark
 
         session = self._opened(work).newSession()
@@ -131,6 +111,7 @@ class LazySpark:
 
     @property
     def is_started(self) -> bool:
+        """Whether `for_table` answers at once."""
         return self._session is not None
 
     @property
@@ -139,16 +120,9 @@ class LazySpark:
         return self._scratch is not None
 
     def losses(self) -> int:
+        """How often a started Spark was lost, including a currently lost one."""
         with self._starting:
             return self._lost + (1 if self._is_gone else 0)
-
-    @property
-    def end(self) -> GddlError | None:
-        return self._end
-
-    @property
-    def place(self) -> str:
-        return self._place
 
     def _opened(self, work: int | None) -> SparkSession:
         from spark_jobs.spark.application import place_of  # noqa: PLC0415 - imported when needed
@@ -168,7 +142,7 @@ class LazySpark:
                     self._failed, self._again = error, self.now() + _AGAIN_AFTER if passing else float("inf")
                     raise
                 self._failed, self._scratch = None, scratch_of(self._session)
-                self._place = place_of(self._session)
+                self.place = place_of(self._session)
                 self.opened(self._session)
             return self._session
 
@@ -185,7 +159,7 @@ class LazySpark:
         self._lost += 1
         _LOG.warning("Spark's Java process was lost (%d so far in this job)", self._lost)
         if self._scratch is None or is_on_a_cluster(os.environ):
-            self._end = self._failed = spark_gone()
+            self.end = self._failed = spark_gone()
             self._again = float("inf")
         self.stop()
 
@@ -216,7 +190,7 @@ class LazySpark:
 
 @dataclass(frozen=True)
 class NoSpark:
-    """`SparkSource` of a task, whose driver has Spark."""
+    """In place of `LazySpark` in a task, whose driver has Spark."""
 
     place: str = ""
 
@@ -237,13 +211,17 @@ class NoSpark:
 
 @dataclass(frozen=True)
 class SparkLeftOut(NoSpark):
-    """`SparkSource` of a job that uses no Spark: each table is worked on in one task, in this process."""
+    """In place of `LazySpark` in a job that uses no Spark: each table is worked on in one task, in this process."""
 
     place: str = WITHOUT_SPARK
 
     def for_table(self, _work: int | None = None, /) -> SparkSession:
         remedy = f"run the job without {LEAVES_SPARK_OUT}, where there is a Java"
         raise FatalError(NEEDS_SPARK, f"{LEAVES_SPARK_OUT} is set", remedy=remedy)
+
+
+SparkSource: TypeAlias = LazySpark | NoSpark
+"""Hands out Spark sessions, or says why there are none."""
 
 
 def spark_gone() -> RetriableError:

@@ -48,7 +48,8 @@ def require_one_log(spec: TableSpec, decoded: DecodedBatch, state: TableState, s
         if known and newest and (lower := log.lower(file, known, newest)):
             since, latest = file.min_commit_ts or "", max(newest, state.max_commit_ts or "")
             raise _restarted(spec, path, LogRestart(place=lower, known=known, since=since, until=since, newest=latest))
-        if inside and log.has_restarted(inside, newest):
+        late = _lateness(inside.until, max(inside.newest, newest or "")) if inside else timedelta.min
+        if inside and late > longest_transaction(inside.known):  # by the time known before the file
             since = inside.since if newest is None or inside.since > newest else inside.until
             raise _restarted(spec, path, replace(inside, since=since, newest=max(inside.newest, newest or "")))
         newest = _newest(file, known, newest)
@@ -156,11 +157,6 @@ class _Log:
         is_same_file = is_in_file(place) and place.partition(".")[0] == known.partition(".")[0]
         longest = LONGEST_TRANSACTION if is_same_file and not self._has_one_partition else longest_transaction(known)
         return _lateness(since, newest) > longest
-
-    def has_restarted(self, inside: LogRestart, newest: str | None) -> bool:
-        """Whether what may be a restart inside a file is one, by the time known before the file."""
-        late = _lateness(inside.until, max(inside.newest, newest or ""))
-        return late > longest_transaction(inside.known)
 
 
 def log_time(figures: Figures, state: TableState) -> str | None:

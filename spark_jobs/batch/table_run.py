@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow_gddl.contract.actions import HandleErrors
+from airflow_gddl.contract.actions import Action, HandleErrors
 from airflow_gddl.contract.connections import key_id
 from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.features import used_by
@@ -90,6 +90,10 @@ class TableRun:
         """Under `hmac` the row gets the key's id, so that stored values of another key can be distinguished."""
         if "hmac" in self.spec.mask.values():
             object.__setattr__(self, "spec", replace(self.spec, mask_key_id=key_id(os.environ)))
+
+    def asking(self, action: Action) -> TableRun:
+        """The run with another action."""
+        return replace(self, job=replace(self.job, options=replace(self.job.options, action=action)))
 
     @property
     def title(self) -> str:
@@ -218,9 +222,9 @@ class TableRun:
         """By source, also former ones, what its ledger holds; empty where the table has one source."""
         return {run.shard: run.own_state() for run in (*self._each_shard(), *self.former_shards)}
 
-    def shard_ledgers(self) -> tuple[Ledger, ...]:
-        """The ledger of each of the table's sources; empty if the table has only one."""
-        return tuple(run.ledger() for run in self._each_shard())
+    def ledgers(self) -> tuple[Ledger, ...]:
+        """The ledger of each of the table's sources, or of the table."""
+        return tuple(run.ledger() for run in self._each_shard() or (self,))
 
     def own_state(self) -> TableState:
         """The state of this shard alone, as its ledger holds it now."""
@@ -298,7 +302,12 @@ class TableRun:
         Raises:
             FatalError: `LEDGER_DAMAGED`.
         """
-        return read_progress(self.runtime.storage, Layout.of(self.job.roots, self.spec).state)
+        return read_progress(self.runtime.storage, self._state_of_table)
+
+    @property
+    def _state_of_table(self) -> str:
+        """Of the table as a whole, also for a shard and for shadow tables."""
+        return Layout.of(self.job.roots, self.spec).state
 
     @property
     def is_loading(self) -> bool:
@@ -308,12 +317,11 @@ class TableRun:
 
     def claim(self) -> Claim:
         """The table's: its Delta tables have one writer, whichever shard is processed."""
-        options = self.job.options
-        state = Layout.of(self.job.roots, self.spec).state if self.shard else self.layout.state
+        state = self._state_of_table if self.shard else self.layout.state
         ledger = None if self.shard else self._opened.ledger
-        known = None if ledger is None else ledger.names
+        known, job = None if ledger is None else ledger.names, self.job
         claim = Claim.acquire(
-            self.runtime.storage, state, self.job.run_id, self.runtime.clock, options.wait_seconds, known
+            self.runtime.storage, state, job.run_id, self.runtime.clock, job.options.wait_seconds, known
         )
         if known is not None:  # nobody else writes the ledger from here on
             self.reuse_listing(claim.listed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
@@ -19,7 +19,6 @@ from airflow_gddl.contract.result import (
     RunWarning,
     TableTasks,
     error_info,
-    summed,
 )
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.plan.table_schema import select_columns
@@ -77,14 +76,6 @@ class RunTotals:
     columns: tuple[ResultColumn, ...] = ()
     expectations: tuple[ExpectationCount, ...] = ()
 
-    def tally(self, spec: TableSpec, tallies: Mapping[str, tuple[int, int]]) -> None:
-        """Count rows by expectation: those that were checked, and those that failed."""
-        counts = [
-            ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
-            for name, (checked, failed) in tallies.items()
-        ]
-        self.expectations = summed(self.expectations, counts)
-
     def wait(self, moments: Iterable[str]) -> None:
         """Note when some of what is not applied has landed."""
         self.waiting_since = min((*moments, *filter(None, [self.waiting_since])), default=None)
@@ -98,14 +89,6 @@ class RunTotals:
             else:
                 sample = tuple(dict.fromkeys((*known.sample, *warning.sample)))[:_SAMPLE]
                 self.warnings[warning.code] = replace(known, count=known.count + warning.count, sample=sample)
-
-    def count(self, main: MainCounts) -> None:
-        self.main = MainCounts(
-            inserted=self.main.inserted + main.inserted,
-            updated=self.main.updated + main.updated,
-            deleted=self.main.deleted + main.deleted,
-            rows=self.main.rows,
-        )
 
     def result(self, table: str, run_id: str, ended: datetime) -> JobResult:
         """As a succeeded result, or a skipped one where there was nothing to do."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from airflow_gddl.contract.codes import KEY_INVALID, SHARDS_UNSUPPORTED, SPEC_INVALID
 from airflow_gddl.contract.connections import mask_key
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError, documented
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import Warnings
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import PendingWork, looked, replays
@@ -36,11 +36,6 @@ class Turns:
     totals: RunTotals
     pending: list[tuple[TableRun, PendingWork]] = field(default_factory=list)
     faults: dict[str, Exception] = field(default_factory=dict)
-
-    @property
-    def cost(self) -> int:
-        """See `PendingWork.cost`."""
-        return sum(seen.cost for _, seen in self.pending)
 
     def take(self, work: Callable[[TableRun, PendingWork], None]) -> None:
         """Let `work` do what is pending. The caller holds the table's claim."""
@@ -177,7 +172,7 @@ def _landed(run: TableRun) -> TableRun:
     return replace(run, spec=spec, layout_override=replace(run.layout, landing=f"{root}/{folder}"))
 
 
-def left_in_quarantine(run: TableRun) -> tuple[RunWarning, ...]:
+def left_in_quarantine(run: TableRun) -> Warnings:
     """Warning of a replay about rows in quarantine that no source of the row has: a replay takes them by source."""
     if not replays(run) or not run.former_shards:
         return ()

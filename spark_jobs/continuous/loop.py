@@ -24,7 +24,7 @@ from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime
 from spark_jobs.batch.totals import Declined, TableOutcome, TaskOutcome, is_busy
 from spark_jobs.continuous.schedule import BATCHES_A_TURN, Schedule
-from spark_jobs.continuous.streams import FileStream, Streams
+from spark_jobs.continuous.streams import Streams
 from spark_jobs.job.job_faults import translated
 from spark_jobs.job.job_tables import Show, by_tasks, threads_of, unreachable
 from spark_jobs.job.run_results import RegistrationQueue
@@ -151,12 +151,12 @@ class DesiredStateReader:
 
     def poll(self) -> bool:
         """Whether the job's tables or tiers have changed; read every few seconds, with requests to stop."""
-        folder = self.job.options.continuous.folder if self.job.options.continuous is not None else ""
-        if not folder or self.now() < self._next:
+        continuous = self.job.options.continuous
+        if continuous is None or not continuous.folder or self.now() < self._next:
             return False
         self._next = self.now() + POLL_SECONDS
         try:
-            files = {item.name: item for item in self.storage.list(folder)}
+            files = {item.name: item for item in self.storage.list(continuous.folder)}
             if stop_name(self.job.run_id) in files:
                 self.stop.ask("the word to stop")
             if DESIRED not in files or files[DESIRED].etag == self._read:
@@ -178,7 +178,7 @@ _BUSY_WAIT = 0.1
 _LAST_SECONDS = 120.0
 """For tables at work when the job fails; it is started again only after its end."""
 
-OpenStreams = Callable[[JobSpec, Runtime, Callable[[], None]], FileStream]
+OpenStreams = Callable[[JobSpec, Runtime, Callable[[], None]], Streams]
 OpenThreads = Callable[[JobSpec, Runtime, Callable[[], None]], TableThreads]
 
 

@@ -10,10 +10,9 @@ import logging
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
@@ -56,7 +55,7 @@ class _Folder:
 
 
 class ListedFiles:
-    """See `FileStream`. Each folder is listed after its table's `trigger`, from shortly before its newest file on.
+    """See `Streams`. Each folder is listed after its table's `trigger`, from shortly before its newest file on.
 
     Args:
         now: seconds, monotonic: a clock that is set back delays no poll.
@@ -135,15 +134,13 @@ class CapturedLogs(ListedFiles):
         self._next_read = self._now()
 
     def news(self) -> Collection[str]:
-        return [*super().news(), *self._readers()]
-
-    def _readers(self) -> Iterable[str]:
-        if self._now() < self._next_read:
-            return
-        self._next_read = self._now() + LOG_SECONDS
-        for tables in self._sources.values():
-            yield tables[0]
-            tables.rotate(-1)  # a table that fails holds up its own turn alone
+        found = [*super().news()]
+        if self._now() >= self._next_read:
+            self._next_read = self._now() + LOG_SECONDS
+            for tables in self._sources.values():
+                found.append(tables[0])
+                tables.rotate(-1)  # a table that fails holds up its own turn alone
+        return found
 
 
 _ClusterSettings = tuple[tuple[str, str], ...]
@@ -186,7 +183,7 @@ class _Cluster:
 
 
 class TopicStream:
-    """Which topics of Kafka have new messages, asked of the brokers in threads; see `FileStream`.
+    """Which topics of Kafka have new messages, asked of the brokers in threads; see `Streams`.
 
     Each cluster is asked after the shortest `trigger` of its tables; no answer holds up the job.
 
@@ -244,22 +241,9 @@ class TopicStream:
             cluster.log.close()
 
 
-class FileStream(Protocol):
-    """Reports which tables have files that it has not reported."""
-
-    def follow(self, specs: Sequence[TableSpec]) -> None:
-        """Replace the followed tables."""
-        ...
-
-    def news(self) -> Collection[str]:
-        """Tables with new files since the last call."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class Streams:
-    """Listings; for tables that are read from Kafka, its brokers; for those read from a source's log, the time.
+    """Tells which tables have files that it has not told of yet: by listings; for tables that are read from Kafka, by
+    its brokers; for those read from a source's log, by the time.
 
     Each is opened with the first of its tables.
 
@@ -269,9 +253,10 @@ class Streams:
 
     def __init__(self, job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> None:
         self._roots, self._runtime, self._wake = job.roots, runtime, wake
-        self._streams: dict[type[ListedFiles | TopicStream], FileStream] = {}
+        self._streams: dict[type[ListedFiles | TopicStream], ListedFiles | TopicStream] = {}
 
     def follow(self, specs: Sequence[TableSpec]) -> None:
+        """Replace the followed tables."""
         by_kind: dict[type[ListedFiles | TopicStream], list[TableSpec]] = {kind: [] for kind in self._streams}
         for spec in specs:
             kind = TopicStream if topic_of(spec) else CapturedLogs if capture_of(spec) else ListedFiles
@@ -281,13 +266,14 @@ class Streams:
                 self._streams[kind] = self._opened(kind)
             self._streams[kind].follow(mine)
 
-    def _opened(self, kind: type[ListedFiles | TopicStream]) -> FileStream:
+    def _opened(self, kind: type[ListedFiles | TopicStream]) -> ListedFiles | TopicStream:
         runtime = self._runtime
         if issubclass(kind, TopicStream):
             return kind(self._wake, runtime.environ)
         return kind(self._roots, runtime.storage, runtime.clock, environ=runtime.environ)
 
     def news(self) -> Collection[str]:
+        """Tables with new files since the last call."""
         return [table for stream in self._streams.values() for table in stream.news()]
 
     def close(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -135,17 +135,13 @@ def unreachable(job: JobSpec, storage: Storage) -> dict[str, GddlError]:
     }
     if not root_faults:
         return {}
-    of_lake = root_faults.get(job.roots.lake)
-    faults = {
-        spec.table: of_lake or _of_folders(LandingFolder.all_of(job.roots, spec), root_faults) for spec in job.tables
-    }
-    return {table: fault for table, fault in faults.items() if fault is not None}
-
-
-def _of_folders(folders: Sequence[LandingFolder], root_faults: Mapping[str, GddlError]) -> GddlError | None:
-    """Null where one of a table's sources can be reached: the run says of each other why it can't."""
-    faults = [root_faults.get(folder.root) for folder in folders]
-    return None if None in faults else faults[0]
+    faults: dict[str, GddlError] = {}
+    for spec in job.tables:
+        of_sources = [root_faults.get(folder.root) for folder in LandingFolder.all_of(job.roots, spec)]
+        # Where one of several sources can be reached, the run says of each other why it can't.
+        fault = root_faults.get(job.roots.lake) or (None if None in of_sources else of_sources[0])
+        faults |= {} if fault is None else {spec.table: fault}
+    return faults
 
 
 def _fault(root: str, storage: Storage) -> GddlError | None:

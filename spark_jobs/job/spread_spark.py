@@ -253,7 +253,10 @@ class SparkSpread:
                 break
             in_vain = in_vain + 1 if len(remaining) == before else 0
             results.forget_single_starts(remaining.values())
-        yield from (refused(job, spec, fault or _unknown()) for spec in remaining.values())
+        if fault is None:
+            what = "no task of the job returned an outcome for the table"
+            fault = RetriableError(WORKER_DIED, what, remedy="see the job's log, and run again")
+        yield from (refused(job, spec, fault) for spec in remaining.values())
         try:
             results.clear(specs)
             if job.options.continuous is None:
@@ -287,11 +290,6 @@ class SparkSpread:
             yield from (refused(job, spec, spark_gone()) for spec in unanswered.values())
             unanswered.clear()
         return translated(cast("Exception", fault))
-
-
-def _unknown() -> RetriableError:
-    what = "no task of the job returned an outcome for the table"
-    return RetriableError(WORKER_DIED, what, remedy="see the job's log, and run again")
 
 
 def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> Iterator[TaskOutcome]:
@@ -367,45 +365,38 @@ def _run_tasks(
     note = _stop_note(session, job)
     if note is not None:
         let_end_by_itself(session)
-    settings = TaskSettings(
-        place=place_of(session), stopped_by=partial(_noted_signal, note), observe=print_step if steps else silent
-    )
-    rows = map_in_arrow(numbers, _task(job, dealt, settings), "table string, result binary").collect()
+    one = partial(
+        once, job, place=place_of(session), stopped_by=partial(_noted_signal, note),
+        observe=print_step if steps else silent,
+    )  # fmt: skip
+    rows = map_in_arrow(numbers, _task(dealt, one), "table string, result binary").collect()
     return [(row["table"], bytes(row["result"])) for row in rows]
 
 
 def _task(
-    job: JobSpec, dealt: Sequence[bytes], settings: TaskSettings
+    dealt: Sequence[bytes], one: Callable[[TableSpec], TaskOutcome]
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for slot in batch.column("id").to_pylist():
                 for spec in codec.from_json(tuple[TableSpec, ...], zlib.decompress(dealt[slot]).decode()):
-                    result = to_bytes(once(job, spec, settings))
+                    result = to_bytes(one(spec))
                     yield pa.RecordBatch.from_pydict({"table": [spec.table], "result": [result]})
 
     return work
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskSettings:
-    """What a task gets from its driver; see `Runtime` and `SparkSource`."""
+def once(
+    job: JobSpec, spec: TableSpec, *, place: str = "", stopped_by: Callable[[], str] = str, observe: Observer = silent
+) -> TaskOutcome:
+    """Run a table in a task, unless another task of this job has run it or is running it; then return its result.
 
-    place: str = ""
-    stopped_by: Callable[[], str] = str
-    observe: Observer = silent
-
-
-def once(job: JobSpec, spec: TableSpec, settings: TaskSettings = TaskSettings()) -> TaskOutcome:
-    """Run a table in a task, unless another task of this job has run it or is running it; then return its result."""
+    Args:
+        place: see `SparkSource`; the others are as in `Runtime`.
+    """
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]
-    runtime = Runtime(
-        storage=storage,
-        spark=NoSpark(settings.place),
-        observe=settings.observe,
-        stopped_by=settings.stopped_by,
-    )
+    runtime = Runtime(storage=storage, spark=NoSpark(place), observe=observe, stopped_by=stopped_by)
     run = TableRun(job=job, spec=spec, runtime=runtime)
     tries, deadline = results.tries(spec), None
     results.begin(spec, tries + 1)

@@ -207,11 +207,8 @@ class Watchdog:
             if exceeded is not None:
                 with self._ending:
                     if not self._done.is_set():
-                        self._end_with(exceeded)
+                        try:
+                            exceeded()
+                        finally:
+                            self.end()
                 return
-
-    def _end_with(self, exceeded: Callable[[], None]) -> None:
-        try:
-            exceeded()
-        finally:
-            self.end()

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from airflow_gddl.contract.actions import REWRITES, Action, Erase, Run
+from airflow_gddl.contract.actions import REWRITES, Erase, Run
 from airflow_gddl.contract.basics import CLEARING, LOADS
 from airflow_gddl.contract.codes import (
     DELTA_MISSING,
@@ -146,12 +146,14 @@ def attempt(run: TableRun, totals: RunTotals) -> TaskOutcome:
             return Declined(run.spec, declined.reason, totals)
         outcome = _failed(run, totals, damage)
     except Exception as error:  # noqa: BLE001 - one table's error must not stop the next table
-        if _lacks_memory(error) and run.in_one_task:
+        lacks_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
+        if lacks_memory and run.in_one_task:
             return Declined(run.spec, NEEDS_MEMORY, totals)
         outcome = _failed(run, totals, _cause(error, run, lost))
     options = run.job.options
     result = replace(outcome.result, action=options.action.does, origin=options.origin)
-    if is_recorded(result, dry_run=options.dry_run) and not _is_held(run, result):
+    is_held = is_busy(result) and options.continuous is not None  # by another run, which is normal in a continuous job
+    if is_recorded(result, dry_run=options.dry_run) and not is_held:
         result = _recorded(run, result)
     return replace(outcome, result=result)
 
@@ -175,11 +177,6 @@ def _with_features(run: TableRun, outcome: TableOutcome) -> TableOutcome:
         for feature in installed_features():
             feature.forget_rows(run)
     return outcome.with_warnings(warning for feature in features_of(run) for warning in feature.update(run))
-
-
-def _is_held(run: TableRun, result: JobResult) -> bool:
-    """Whether another run holds the table, which is normal in a continuous job."""
-    return is_busy(result) and run.job.options.continuous is not None
 
 
 def poll_table(run: TableRun) -> TableOutcome | int:
@@ -236,10 +233,6 @@ def _cause(error: Exception, run: TableRun, lost: int) -> Exception:
     return loss
 
 
-def _lacks_memory(error: BaseException) -> bool:
-    return isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException"
-
-
 def act(run: TableRun, totals: RunTotals) -> JobResult:
     """Run the job's action; those that load bring what is new in the source into files first."""
     totals.tasks = run.tasks
@@ -256,28 +249,21 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     """What is asked for, after an unfinished rebuild or reload of an earlier run: only these go on with it."""
-    ledger, options = run.ledger(), run.job.options
-    plans = [plan for one in (run.shard_ledgers() or (ledger,)) if (plan := one.plan()) is not None]
-    begun = any(plan.mode == "refresh" for plan in plans)
-    if not begun or (options.repairs and LandingRange.of(options) is None):
-        return _taken(run, totals, ledger, plans) if options.action.name in _PLAIN else _asked(run, totals)
-    repaired = action("rebuild")(_asking(run, Run()), totals)
-    done = _taken(run, totals, run.ledger(), ()) if options.action.name in _PLAIN else _asked(run, totals)
-    return replace(done, mode="refresh", details=done.details or repaired.details)
-
-
-def _asked(run: TableRun, totals: RunTotals) -> JobResult:
-    return action(run.job.options.action.name)(run, totals)
-
-
-def _asking(run: TableRun, asked: Action) -> TableRun:
-    return replace(run, job=replace(run.job, options=replace(run.job.options, action=asked)))
+    options, ledgers = run.job.options, run.ledgers()
+    ledger = run.ledger() if run.spec.shards else ledgers[0]
+    plans = [plan for one in ledgers if (plan := one.plan()) is not None]
+    name, repaired = options.action.name, None
+    if any(plan.mode == "refresh" for plan in plans) and not (options.repairs and LandingRange.of(options) is None):
+        repaired = action("rebuild")(run.asking(Run()), totals)
+        ledger, plans = run.ledger(), []
+    done = _taken(run, totals, ledger, plans) if name in _PLAIN else action(name)(run, totals)
+    return done if repaired is None else replace(done, mode="refresh", details=done.details or repaired.details)
 
 
 def _taken(run: TableRun, totals: RunTotals, ledger: Ledger, plans: Sequence[BatchPlan]) -> JobResult:
     """What has landed, or what else of it is asked for."""
     if not run.spec.shards and replays_first_load(run, ledger):
-        run = _asking(run, Run())
+        run = run.asking(Run())
         ledger = run.ledger()
     if wants_source_load(run, ledger):
         action("initial_load")(run, totals)

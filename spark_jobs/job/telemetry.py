@@ -75,8 +75,10 @@ def send_otel(points: Iterable[Point], exporter: Any = None) -> None:
     """
     sdk = importlib.import_module("opentelemetry.sdk.metrics")
     export = importlib.import_module("opentelemetry.sdk.metrics.export")
-    chosen = exporter if exporter is not None else _otlp(sdk, export)
-    reader = export.PeriodicExportingMetricReader(chosen, export_interval_millis=3_600_000)
+    if exporter is None:  # each job is a process of its own: it sends deltas, not totals
+        module = importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
+        exporter = module.OTLPMetricExporter(preferred_temporality={sdk.Counter: export.AggregationTemporality.DELTA})
+    reader = export.PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
     provider = sdk.MeterProvider(metric_readers=[reader])
     meter = provider.get_meter(_SCOPE)
     made = {
@@ -90,10 +92,3 @@ def send_otel(points: Iterable[Point], exporter: Any = None) -> None:
         record = metric.add if METRICS[point.metric][0] == "counter" else metric.set
         record(point.value, dict(point.labels))
     provider.shutdown()  # exports what is left
-
-
-def _otlp(sdk: Any, export: Any) -> Any:
-    """Each job is a separate process: it sends deltas, not totals."""
-    module = importlib.import_module("opentelemetry.exporter.otlp.proto.http.metric_exporter")
-    delta = {sdk.Counter: export.AggregationTemporality.DELTA}
-    return module.OTLPMetricExporter(preferred_temporality=delta)

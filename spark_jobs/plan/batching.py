@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from airflow_gddl.contract.layout import below
 from airflow_gddl.contract.spec import TierSpec
-from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest
+from spark_jobs.plan.file_times import FileTimes, newest
 from spark_jobs.plan.planned_batch import (
     BatchPlan,
     GenerationFloor,
@@ -64,11 +64,6 @@ class BatchLimits:
         fits = tier.task_max_bytes // 2
         return cls(max_files=tier.max_files_per_batch, max_bytes=min(most, fits), first_load=fits)
 
-    def most_bytes(self, first: PlannedFile, state: TableState) -> int:
-        """Bytes that the batch may have that begins with a file."""
-        is_first_load = first.kind == "load" and state.keys is None
-        return max(self.max_bytes, self.first_load) if is_first_load else self.max_bytes
-
 
 def next_batch(
     waiting: Sequence[PlannedFile], *, limits: BatchLimits, state: TableState, now: datetime
@@ -82,7 +77,8 @@ def next_batch(
         return None
     first = waiting[0]
     alike = list(takewhile(lambda file: (file.kind, file.generation) == (first.kind, first.generation), waiting))
-    files = _within(alike, limits.max_files, limits.most_bytes(first, state))
+    most = max(limits.max_bytes, limits.first_load if first.kind == "load" and state.keys is None else 0)
+    files = _within(alike, limits.max_files, most)
     return BatchPlan(
         number=state.batch + 1,
         mode="initial" if first.kind == "load" and first.generation == 1 else state.next_mode,
@@ -108,16 +104,16 @@ def state_after(
     state: TableState,
     *,
     landing: str,
-    remaining: Discovery | None = None,
-    times: FileTimes = BY_NAME,
+    remaining: Discovery,
+    times: FileTimes,
 ) -> TableState:
     """`state` moved on by what `plan` alone gives: batch, generation and its floor, cursor, time of the full listing.
 
     Args:
         remaining: the discovery without the plan's files; its full listing counts once nothing of it waits, so that a
-            crash in between lists in full again. None for a plan found from an earlier run.
+            crash in between lists in full again.
     """
-    listed = remaining.listed_in_full_at if remaining is not None and not remaining.waiting else None
+    listed = None if remaining.waiting else remaining.listed_in_full_at
     names = [below(landing, file.path) for file in plan.files if file.kind == "change"]
     return replace(
         state,
@@ -128,7 +124,8 @@ def state_after(
         truncates=state.truncates if plan.truncates is None else plan.truncates,
         held_truncate=_held_truncate_after(plan, state),
         snapshots=plan.snapshots or state.snapshots,
-        openings=_openings_after(plan, state.openings if remaining is None else remaining.openings),
+        # None once the last generation that they report is open: from then on a rewritten file opens one.
+        openings=remaining.openings if plan.generation <= len(remaining.openings) else (),
         floors=generation_floors_of(plan, state),
         cursor=newest(times, names, datetime.fromisoformat(plan.planned_at), state.cursor),
         oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),
@@ -149,8 +146,3 @@ def generation_floors_of(plan: BatchPlan, state: TableState) -> tuple[Generation
     new = plan.generation - len(state.floors)
     floors = (*state.floors, *(GenerationFloor(state.max_sequence, state.max_commit_ts),) * new)
     return floors_of(floors, plan.snapshots or state.snapshots)
-
-
-def _openings_after(plan: BatchPlan, openings: tuple[str, ...]) -> tuple[str, ...]:
-    """None once the last generation that they report is open: from then on a rewritten file opens one."""
-    return openings if plan.generation <= len(openings) else ()

@@ -138,12 +138,11 @@ class Recorded:
 
     def floors(self, generations: int) -> tuple[GenerationFloor, ...]:
         """What was ingested before each of so many generations."""
-        numbers = range(1, generations + 1)
-        return tuple(GenerationFloor(self.highest_before(g), self._newest_before(g)) for g in numbers)
-
-    def _newest_before(self, generation: int) -> str | None:
-        times = (row.max_commit_ts for row in self.rows if row.generation < generation)
-        return max((time for time in times if time is not None), default=None)
+        floors = []
+        for number in range(1, generations + 1):
+            times = (row.max_commit_ts for row in self.rows if row.generation < number)
+            floors.append(GenerationFloor(self.highest_before(number), max(filter(None, times), default=None)))
+        return tuple(floors)
 
     def lowest_of(self, generation: int) -> str | None:
         """The least sequence of a generation; None: none."""

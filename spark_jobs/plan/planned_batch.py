@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -11,7 +12,7 @@ from airflow_gddl.contract.layout import FEW_ROWS
 from airflow_gddl.contract.result import Mode
 from spark_jobs.plan.applied_settings import AppliedSettings
 from spark_jobs.plan.baseline import Baseline
-from spark_jobs.plan.source_snapshots import KnownSnapshots, json_of
+from spark_jobs.plan.source_snapshots import KnownSnapshots
 
 FileState = Literal["committed", "unreadable"]
 
@@ -371,7 +372,7 @@ def floors_of(floors: Sequence[GenerationFloor], known: KnownSnapshots | None) -
     """The floors of all generations; the sequence of those that snapshots have opened is their place."""
     if known is None:
         return tuple(floors)
-    places = {run.generation: json_of(run.position) for run in known.openings}
+    places = {run.generation: json.dumps(run.position) for run in known.openings}
     return tuple(
         replace(floor, sequence=places.get(number, floor.sequence)) for number, floor in enumerate(floors, start=1)
     )

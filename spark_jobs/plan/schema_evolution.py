@@ -22,7 +22,7 @@ from airflow_gddl.contract.codes import (
 )
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name, renamed
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import VOID, ScalarType, SqlType, quote, unsupported_part, without_void
@@ -59,7 +59,7 @@ class ColumnDefault:
     nulls: int = 0
 
 
-def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> tuple[RunWarning, ...]:
+def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> Warnings:
     """Values that are the default of a nullable column, where no file shows whether the converter writes it for null.
 
     The engine that jobs run themselves keeps nulls.
@@ -83,9 +83,7 @@ def of_replaced_nulls(spec: TableSpec, defaults: Iterable[ColumnDefault]) -> tup
     return (RunWarning(code=DEFAULT_OR_NULL, message=message, count=count, sample=names[:_SHOWN]),)
 
 
-def of_added_columns(
-    spec: TableSpec, added: Sequence[str], defaults: Iterable[ColumnDefault]
-) -> tuple[RunWarning, ...]:
+def of_added_columns(spec: TableSpec, added: Sequence[str], defaults: Iterable[ColumnDefault]) -> Warnings:
     """Columns that a batch adds to a table, with a default that rows from before may have at the source.
 
     A log that jobs read themselves has its own checks of changes to the source's table.
@@ -132,18 +130,20 @@ def evolve(
             widen = new or policy.type_change in ("widen", "text")
             merged = merge(target[name].type, column.type, Allowed(add=new or policy.new_column == "add", widen=widen))
             as_text = name not in fixed and (policy.type_change == "text" or name in texts or _is_text(live, name))
-            if merged is None and as_text and _may_become_text(target[name].type, column.type):
+            # Text holds all values of both types; bytes are no text.
+            if (
+                merged is None
+                and as_text
+                and all(
+                    str(kind) != "binary" and convertible(kind, STRING) for kind in (target[name].type, column.type)
+                )
+            ):
                 merged = STRING
             target[name] = Column(target[name].name, merged or target[name].type)
         elif _is_taken(table, column, policy, live):
             kind = without_void(column.type)
             target |= {name: Column(column.name, kind)} if kind is not None else {}
     return Schema(tuple(target.values()))
-
-
-def _may_become_text(stored: SqlType, incoming: SqlType) -> bool:
-    """Whether text holds all values of both types. Bytes are no text."""
-    return all(str(kind) != "binary" and convertible(kind, STRING) for kind in (stored, incoming))
 
 
 def _is_held(live: Schema | None, column: LandedColumn) -> bool:
@@ -340,7 +340,10 @@ def require_compatible(table: Schema | None, groups: tuple[LandedGroup, ...], ga
     for group in groups:
         if not group.only_deletes:
             lacking = [name for name in gate.require if _lacks(group, name)]
-            differences += [FieldDifference("require", group, (n,), _type_in(table, n), None) for n in lacking]
+            for name in lacking:
+                known = None if table is None else table.column(landed_name(name))
+                kind = None if known is None else known.type
+                differences.append(FieldDifference("require", group, (name,), kind, None))
         if gate.compatible == "backward" and table is not None:
             differences += _misfits(table, group, "compatible", Allowed(add=True, widen=False))
     if gate.compatible == "backward" and table is not None:
@@ -353,11 +356,6 @@ def _lacks(group: LandedGroup, name: str) -> bool:
     """Whether a group has no such column, or nothing but nulls in it; values that updates did not send are no nulls."""
     column = group.column(landed_name(name))
     return column is None or (column.type == VOID and column.source.name not in group.unavailable)
-
-
-def _type_in(table: Schema | None, name: str) -> SqlType | None:
-    column = None if table is None else table.column(landed_name(name))
-    return None if column is None else column.type
 
 
 def _new_fields(target: Schema, group: LandedGroup) -> list[FieldDifference]:

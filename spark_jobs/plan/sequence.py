@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
@@ -162,7 +162,13 @@ def require_one_form(column: str, forms: Forms, known: Collection[str], remedy: 
 
 
 def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
-    """Column to the length of its text; columns of other types are left out.
+    """Column to the length of its text; as `texts_of`."""
+    texts = texts_of(sequence, columns)
+    return {name: len(_FRACTION.sub(r"\1", _EPOCH.sub("", text))) for name, text in texts.items()}
+
+
+def texts_of(sequence: str | None, columns: Sequence[str]) -> dict[str, str]:
+    """Column to its text in a sequence; columns of other types are left out.
 
     Args:
         sequence: JSON text; None: none.
@@ -170,9 +176,7 @@ def widths_of(sequence: str | None, columns: Sequence[str]) -> dict[str, int]:
     """
     value = json.loads(sequence) if sequence else None
     parts = value if isinstance(value, dict) else dict.fromkeys(columns[:1], value)
-    return {
-        name: len(_FRACTION.sub(r"\1", _EPOCH.sub("", text))) for name, text in parts.items() if isinstance(text, str)
-    }
+    return {name: text for name, text in parts.items() if isinstance(text, str)}
 
 
 def require_one_width(widths: Widths, known: Mapping[str, int], examples: Mapping[str, str], remedy: str) -> None:
@@ -189,23 +193,15 @@ def require_one_width(widths: Widths, known: Mapping[str, int], examples: Mappin
     for column, batch_widths in widths.items():
         lengths = {*batch_widths, *((known[column],) if column in known else ())}
         if len(lengths) > 1:
-            shown = ", ".join(dict.fromkeys(_of_file(text, examples) for text in _shortest_and_longest(examples)))
+            texts = sorted(examples, key=len)
+            ends = {text: examples[text] for text in (*texts[:1], *texts[-1:])}
+            shown = ", ".join(f"{text} in {file}" if file else text for text, file in ends.items())
             raise FatalError(
                 SEQUENCE_WIDTH,
                 f"{column}: sequences are text of {min(lengths)} to {max(lengths)} characters, which have no order "
                 f"as text (e.g. {shown}); nothing was written",
                 remedy=remedy,
             )
-
-
-def _of_file(sequence: str, examples: Mapping[str, str]) -> str:
-    file = examples[sequence]
-    return f"{sequence} in {file}" if file else sequence
-
-
-def _shortest_and_longest(examples: Iterable[str]) -> list[str]:
-    ordered = sorted(examples, key=len)
-    return [ordered[0], ordered[-1]] if ordered else []
 
 
 def log_place(sequence: str | None) -> str | None:

@@ -288,11 +288,6 @@ def text_of(sequence: str | None) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def json_of(position: str) -> str:
-    """A place in the log as the ledger keeps sequences."""
-    return json.dumps(position)
-
-
 def _with_part(
     known: KnownSnapshots, part: SnapshotPart, before: LedgerBefore, batch: int, planned_at: str
 ) -> tuple[KnownSnapshots, IgnoredSnapshot | None]:

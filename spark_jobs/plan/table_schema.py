@@ -30,7 +30,7 @@ from airflow_gddl.contract.names import (
     mask_method,
     rows_for,
 )
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
 from airflow_gddl.contract.sql_types import (
     ArrayType,
@@ -211,7 +211,7 @@ def withholds(spec: TableSpec) -> bool:
     return bool(spec.mask or spec.exclude_columns or spec.columns is not None)
 
 
-def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> tuple[RunWarning, ...]:
+def unknown_columns(groups: Iterable[Iterable[str]], spec: TableSpec) -> Warnings:
     """Names in `columns` that no file of the batch has, not even as a before image: a warning (`COLUMN_NOT_FOUND`)."""
     if spec.columns is None:
         return ()
@@ -313,7 +313,7 @@ def lacks(names: Iterable[str], column: str) -> bool:
 
 def without_controls(
     spec: TableSpec, controls: Mapping[str, str], changes: Sequence[tuple[str, Sequence[str]]], stored: Collection[str]
-) -> tuple[RunWarning, ...]:
+) -> Warnings:
     """Warnings (`COLUMN_NOT_FOUND`) of change files without a column that says how their changes are applied.
 
     Args:
@@ -346,13 +346,13 @@ def _beyond(listed: Iterable[str], known: Collection[str]) -> list[str]:
     return [name for name in listed if clean_name(name).lower() not in known]
 
 
-def unknown_described(columns: Iterable[str], descriptions: Iterable[str]) -> tuple[RunWarning, ...]:
+def unknown_described(columns: Iterable[str], descriptions: Iterable[str]) -> Warnings:
     """Names in `column_descriptions` that the table does not have: a warning (`COLUMN_NOT_FOUND`)."""
     known = {clean_name(name).lower() for name in columns}
     return _not_found("column_descriptions", _beyond(descriptions, known), "the table does not have")
 
 
-def _not_found(setting: str, names: Sequence[str], where: str) -> tuple[RunWarning, ...]:
+def _not_found(setting: str, names: Sequence[str], where: str) -> Warnings:
     if not names:
         return ()
     message = f"{setting} names columns that {where}: {', '.join(map(repr, names))}"

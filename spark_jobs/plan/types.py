@@ -174,14 +174,13 @@ Path: TypeAlias = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Addition:
-    """A new column (`path` of one part) or nested field, at the end of its parent.
+class TypeChange:
+    """A change at the path of a column (of one part) or nested field.
 
     Parts of arrays are named `element`, of maps `key` and `value`, as Delta's `ALTER TABLE` names them.
     """
 
     path: Path
-    type: SqlType
 
     @property
     def name(self) -> str:
@@ -190,16 +189,18 @@ class Addition:
 
 
 @dataclass(frozen=True)
-class Widening:
-    """A scalar column or nested part whose type grows; `path` as for `Addition`."""
+class Addition(TypeChange):
+    """A new column or nested field, at the end of its parent."""
 
-    path: Path
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class Widening(TypeChange):
+    """A scalar column or nested part whose type grows."""
+
     before: SqlType
     after: SqlType
-
-    @property
-    def name(self) -> str:
-        return dotted(self.path)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from spark_jobs.plan.generations import CERTAIN, Inference, generation_at, infer
 from spark_jobs.plan.planned_batch import (
     BatchPlan,
     FileEntry,
-    HeldTruncate,
     LandedFile,
     PlannedFile,
     TableState,
@@ -135,13 +134,6 @@ class Discovery:
         """Files of a batch that was not made wait again; those of these paths after all others."""
         last = tuple(file for file in files if file.path in paths)
         return replace(self, waiting=(*(f for f in files if f.path not in paths), *self.waiting, *last))
-
-    def held_by(self, held: HeldTruncate | None) -> Discovery:
-        """As `held_from`, from a file that is known to have a truncate; unchanged if the file has gone or changed."""
-        file = None if held is None else next((f for f in self.waiting if f.path == held.path), None)
-        if held is None or file is None or file.fingerprint != held.fingerprint:
-            return self
-        return self.held_from(held.path)
 
     def without(self, plan: BatchPlan) -> Discovery:
         """What still waits once `plan` is committed.
@@ -453,22 +445,12 @@ def _in_order(waiting: list[_Compared], reload: _Reload, openings: Sequence[str]
         return number, file.kind != "load", file.order, file.modified
 
     for number, item in sorted(((generation(item.file), item) for item in waiting), key=place):
-        yield _planned(item, number)
-
-
-def _planned(item: _Compared, generation: int) -> PlannedFile:
-    file = item.file
-    return PlannedFile(
-        path=file.path,
-        kind=file.kind,
-        format=file.format,
-        size=file.size,
-        etag=file.etag,
-        modified=file.modified,
-        fingerprint=item.fingerprint,
-        generation=generation,
-        corrects=file.kind == "change" and item.was_read and item.changed,
-    )
+        file = item.file
+        yield PlannedFile(
+            path=file.path, kind=file.kind, format=file.format, size=file.size, etag=file.etag, modified=file.modified,
+            fingerprint=item.fingerprint, generation=number,
+            corrects=file.kind == "change" and item.was_read and item.changed,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,7 @@ from spark_jobs.plan.sequence import (
     ULID,
     UUID,
     UUID_BY_TIME,
+    texts_of,
 )
 from spark_jobs.rules.arrays import is_true, with_leaves
 
@@ -710,10 +711,7 @@ def _padded(digits: pa.Array, least: int) -> pa.Array:
 
 def forms_of(sequence: str | None, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Column to the form of its text in a sequence as the ledger keeps it; columns of other types are left out."""
-    value = None if sequence is None else json.loads(sequence)
-    parts = value if isinstance(value, dict) else dict.fromkeys(columns[:1], value)
-    texts = {name: text for name, text in parts.items() if isinstance(text, str)}
-    return {name: (_form(text),) for name, text in texts.items()}
+    return {name: (_form(text),) for name, text in texts_of(sequence, columns).items()}
 
 
 @functools.lru_cache(maxsize=1_000)

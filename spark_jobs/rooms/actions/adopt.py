@@ -31,6 +31,7 @@ from spark_jobs.ledger.targets import TargetRecords
 from spark_jobs.plan.applied_settings import AppliedSettings, settings_of
 from spark_jobs.plan.batching import state_after
 from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
+from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rooms.actions.adopt_checks import files_gone, require_possible, require_seen_commits
 from spark_jobs.rooms.actions.adopt_proof import schema_of_tables
 from spark_jobs.rooms.actions.adopt_proposal import Proposal, asked_of, propose
@@ -194,7 +195,7 @@ class _Takeover:
         times = self.context.dialect.times
         columns = dict(zip(adoption.columns, adoption.types, strict=True))
         _, schemas = known_schemas(self.context.dialect, TableState()).with_groups([columns])
-        after = state_after(plan, TableState(), landing=self.context.layout.landing, times=times)
+        after = state_after(plan, TableState(), landing=self.context.layout.landing, remaining=Discovery(), times=times)
         return replace(
             after, keys=run.spec.keys, sequence_by=adoption.sequence_by, sequence_type=adoption.sequence_type,
             sequence_forms=dict(adoption.sequence_forms), max_sequence=adoption.max_sequence,

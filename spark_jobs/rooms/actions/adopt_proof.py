@@ -64,7 +64,7 @@ class Proof:
         with opened(url, *self.run.spec.name_in_source.split(".", 1)) as table:
             columns, now = Columns.of(table, schema), self.run.runtime.clock()
             found = SourceComparison(self.context, TableState(), table, columns, Verify(), now).differences()
-        later = self._after_files(found.columns) if found.keys else {}
+        later = self._after_files(columns) if found.keys else {}
         by_files, wrong = 0, {}
         for key, hashes in found.keys.items():
             if key in later and later[key] in (hashes[0], _UNKNOWN):
@@ -84,7 +84,7 @@ class Proof:
             raise FatalError(ADOPT_NOT_PROVED, what, where=self.context.layout.replica, remedy=remedy)
         return {
             "rows": found.rows, "source_rows": found.source_rows, "by_files": by_files,
-            "compared": list(found.columns.lake), "not_compared": dict(found.columns.left_out),
+            "compared": list(columns.lake), "not_compared": dict(columns.left_out),
         }  # fmt: skip
 
     def _after_files(self, columns: Columns) -> dict[tuple[str, ...], int | None]:

@@ -94,9 +94,9 @@ def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
     require_same_identity(spec, state)
     if not state.keys:
         raise _refused(run, "it has no keys", _LEAVE_OUT)
-    if not has_all_changes(spec, run.runtime.storage, run.layout, ledger):
+    if not has_all_changes(run, ledger):
         raise _refused(run, "its change table lacks changes that its ledger knows", rebuild_of(spec))
-    if has_foreign_changes(spec, run.runtime.storage, run.layout, ledger):
+    if has_foreign_changes(run, ledger):
         what = (
             "another writer has changed its change table, so that changes may be missing or wrong, also after a rebuild"
         )

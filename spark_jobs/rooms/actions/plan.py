@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from airflow_gddl.contract.actions import Plan
@@ -48,13 +47,9 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     return run.result(totals, status="succeeded" if batches else "skipped", details=details)
 
 
-def _as_run(run: TableRun) -> TableRun:
-    return replace(run, job=replace(run.job, options=replace(run.job.options, action=run.job.options.asked(Plan).of)))
-
-
 def _read_first(run: TableRun) -> str | None:
     """Where a run gets files from before it loads them, which no plan can foresee: `source`, `log` or `topic`."""
-    if not run.spec.shards and wants_source_load(_as_run(run), run.ledger()):
+    if not run.spec.shards and wants_source_load(run.asking(run.job.options.asked(Plan).of), run.ledger()):
         return "source"
     return reads_of(run.spec) or None
 
@@ -81,7 +76,7 @@ def _refresh(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Di
 def _planned(run: TableRun, totals: RunTotals) -> tuple[list[dict[str, Any]], Discovery]:
     """The batches of a table, or of one of its sources, and what was found besides."""
     ledger = run.ledger()
-    seen, has_work = looked(_as_run(run), totals)
+    seen, has_work = looked(run.asking(run.job.options.asked(Plan).of), totals)
     if has_work:
         _require_loadable(run, ledger, seen.discovery)
     totals.warn(notices.of_tried_loads(ledger))

@@ -75,7 +75,7 @@ def reads_changes(run: TableRun, ledger: Ledger) -> bool:
     """Whether a rebuild reads the change table; else the files are read again."""
     pending = ledger.plan()
     begun = pending if pending is not None and pending.mode == "refresh" else None
-    if ledger.state.keys is None or not has_all_changes(run.spec, run.runtime.storage, run.layout, ledger):
+    if ledger.state.keys is None or not has_all_changes(run, ledger):
         return False
     return begun is None or begun.source == "changes"
 
@@ -88,7 +88,7 @@ def require_possible(run: TableRun, ledger: Ledger) -> None:
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`, `REBUILD_REFUSED`, `REBUILD_NEEDS_FILES`; as `ErasureRegister.keys`.
     """
-    if run.shard and not has_all_changes(run.spec, run.runtime.storage, run.layout, ledger):
+    if run.shard and not has_all_changes(run, ledger):
         raise _lacks_changes(run)
     context = run.context()
     context.erasures.keys()
@@ -180,7 +180,7 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
             ledger, context = one.ledger(), one.context()
             if ledger.state.batch == 0:
                 continue
-            if not has_all_changes(one.spec, run.runtime.storage, context.layout, ledger):
+            if not has_all_changes(one, ledger):
                 raise _lacks_changes(one)
             context.erasures.keys()
             rebuild = _Rebuild(run=one, context=context, ledger=ledger, claim=claim)
@@ -298,7 +298,7 @@ class _Rebuild:
         run.report("commit", plan.number)
         self.claim.check()
         texts = texts_of(run.dialect, state.typed)
-        altered = has_foreign_changes(run.spec, run.runtime.storage, context.layout, self.ledger)
+        altered = has_foreign_changes(run, self.ledger)
         state = replace(
             state, batch=plan.number, delta_versions=versions_of(context), foreign=(),
             foreign_changes=altered, baseline=None,

@@ -206,17 +206,17 @@ def new_plan(
         context: to see which numbers of batches the tables have where the ledger does not know them; None: not asked.
     """
     state = ledger.state
-    known = max(state.batch, 0 if context is None else _unknown_batches(context, ledger))
+    known = max(state.batch, 0 if context is None else _unknown_batches(run, context, ledger))
     return BatchPlan(
         number=known + 1, mode="refresh", planned_at=iso(moment(run, ledger, interrupted)),
         generation=max(state.generation, 1), files=(), interrupted=interrupted, shard=run.shard,
     )  # fmt: skip
 
 
-def _unknown_batches(context: Engine, ledger: Ledger) -> int:
+def _unknown_batches(run: TableRun, context: Engine, ledger: Ledger) -> int:
     """Greatest number of a batch in the change table that the ledger lacks; no later one may have it again."""
     is_lost = ledger.state.batch == 0
-    if not is_lost and has_all_changes(context.spec, context.storage, context.layout, ledger):
+    if not is_lost and has_all_changes(run, ledger):
         return 0
     if not context.tables.exists(context.layout.changes):
         return 0

@@ -101,8 +101,7 @@ def _of_one_source(run: TableRun) -> TableRun:
         what = f"the rows chosen of {run.spec.table} do not name one source in {SHARD_COLUMN}"
         remedy = f"name one of {', '.join(run.spec.shards)} in each key"
         raise FatalError(KEY_INVALID, what, where=run.spec.table, remedy=remedy)
-    asked = replace(asked, keys=tuple(map(_without_source, asked.keys)))
-    return replace(one, job=replace(run.job, options=replace(run.job.options, action=asked)))
+    return one.asking(replace(asked, keys=tuple(map(_without_source, asked.keys))))
 
 
 def _without_source(named: Mapping[str, str]) -> dict[str, str]:

@@ -95,7 +95,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _held(run: TableRun) -> FatalError | None:
     """Why a table is not equal to anything though it is what its changes give; None: nothing is held."""
-    states = [ledger.state for ledger in run.shard_ledgers() or (run.ledger(),)]
+    states = [ledger.state for ledger in run.ledgers()]
     held = next((state.held for state in states if state.held is not None), None)
     if held is None:
         return None
@@ -140,7 +140,7 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     context = run.context()
     require_loaded_tables(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
-    totals.warn(warnings_of(foreign_commits(run.spec, context.storage, context.layout, ledger)))
+    totals.warn(warnings_of(foreign_commits(run, ledger)))
     verdict = context.stored.verify(table_schema, ledger.state.swept, _asked(run).limit)
     if run.shard or not table_schema.keys:
         totals.warn(_not_compared(run))
@@ -177,7 +177,7 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     Raises:
         FatalError: as `verify`.
     """
-    ledgers = run.shard_ledgers() or (run.ledger(),)
+    ledgers = run.ledgers()
     if all(ledger.state.keys is None for ledger in ledgers):
         notices.require_first_load(run.spec.table, ledgers[0])
         totals.warn([notices.not_loaded(run.spec.table)])

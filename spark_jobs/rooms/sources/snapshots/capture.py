@@ -344,9 +344,7 @@ def _takes_all(run: TableRun, ledger: Ledger) -> bool:
     options = run.job.options
     if options.reloads:
         return True
-    return options.repairs and not (
-        ledger.state.keys is not None and has_all_changes(run.spec, run.runtime.storage, run.layout, ledger)
-    )
+    return options.repairs and not (ledger.state.keys is not None and has_all_changes(run, ledger))
 
 
 def _end_capture(run: TableRun) -> None:
