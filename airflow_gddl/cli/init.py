@@ -325,7 +325,7 @@ def validate(
         _answer(cli.screen, error.problems, metadata, form)
         raise typer.Exit(BAD_METADATA) from error
     _answer(cli.screen, loaded.problems, metadata, form)
-    unread_files = unread(open_folder(metadata, cli.environ), loaded)
+    unread_files = unread(open_folder(metadata, cli.environ))
     for warning in (*loaded.unused_keys, *unread_files, *advise(loaded, cli.environ)):
         _warn(cli.screen, warning, metadata, form)
     if loaded.problems:

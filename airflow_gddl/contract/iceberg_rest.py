@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import json
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codes import CATALOG_CONNECTION_MISSING, CATALOG_DENIED, CATALOG_REFUSED, CATALOG_UNREACHABLE
 from airflow_gddl.contract.codes.code import Code
+from airflow_gddl.contract.connections import connection_fields
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import TOKEN_PREFIX, CatalogSpec
 
@@ -42,9 +41,10 @@ def login_of(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
     if is_catalog_connection(name):
         written = (environ.get(variable) or environ.get(name) or "").strip()
     try:
-        login, password, extra = _of_json(written) if written.startswith("{") else _of_uri(written)
+        fields, extra = connection_fields(written)
     except (ValueError, TypeError, AttributeError):
-        login, password, extra = "", "", {}
+        fields, extra = {}, {}
+    login, password = fields.get("login"), fields.get("password")
     properties = {k: str(v) for k, v in extra.items() if k in _PASSED or k.startswith(_PASSED_BEGINNINGS)}
     if password:
         properties |= {"credential": f"{login}:{password}"} if login else {"token": password}
@@ -52,20 +52,6 @@ def login_of(name: str, environ: Mapping[str, str]) -> Mapping[str, str]:
         what = f"the connection {name!r} is not set where the job runs, or holds no credentials"
         raise FatalError(CATALOG_CONNECTION_MISSING, what, remedy=f"set {variable}, or Airflow's connection {name}")
     return properties
-
-
-def _of_json(text: str) -> tuple[str, str, Mapping[str, Any]]:
-    fields = json.loads(text)
-    extra = fields.get("extra") or {}
-    extra = json.loads(extra) if isinstance(extra, str) else extra
-    return fields.get("login") or "", fields.get("password") or "", dict(extra)
-
-
-def _of_uri(text: str) -> tuple[str, str, Mapping[str, Any]]:
-    parts = urlsplit(text)
-    query = dict(parse_qsl(parts.query))
-    extra = {**query, **json.loads(query.get("__extra__") or "{}")}
-    return unquote(parts.username or ""), unquote(parts.password or ""), extra
 
 
 def open_rest(spec: CatalogSpec, environ: Mapping[str, str], file_io: Callable[[], Any] | None = None) -> Any:

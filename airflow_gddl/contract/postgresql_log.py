@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,27 +137,33 @@ def creation_of(publication: str, tables: str = "…") -> str:
     return f"CREATE PUBLICATION {_quoted(publication)} FOR TABLE {tables} WITH (publish_via_partition_root = true)"
 
 
+def _asking(sa: Any, connection: Any) -> Callable[..., Any]:
+    """A function that gives what the database answers to a query and its parameters."""
+    return lambda query, **values: connection.execute(sa.text(query), values)
+
+
 def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> Iterator[Finding]:
     """What the server lacks, whatever the table.
 
     Args:
         sa: the module `sqlalchemy`; `connection`: an `sqlalchemy.Connection`.
     """
-    server = connection.execute(sa.text(_SERVER), {"slot": slot}).mappings().one()
+    ask = _asking(sa, connection)
+    server = ask(_SERVER, slot=slot).mappings().one()
     if server["standby"]:
         yield Finding("the connection leads to a standby", "name the primary in the connection")
         return
     yield from _of_server(server, slot)
-    for schema, domain in connection.execute(sa.text(_DOMAINS)):
+    for schema, domain in ask(_DOMAINS):
         what = f"{schema}.{domain} is a domain over an enum, which ends Debezium's engine whatever table has it"
         name = f"{_quoted(schema)}.{_quoted(domain)}"
         yield Finding(what, f"ALTER TABLE … ALTER COLUMN … TYPE (the enum); DROP DOMAIN {name}")
-    for table, names in connection.execute(sa.text(_ALIKE), {"name": publication}):
+    for table, names in ask(_ALIKE, name=publication):
         what = f"columns of {table} differ by case alone ({names}), which ends Debezium's engine for all tables"
         yield Finding(
             what, f"ALTER TABLE {table} RENAME COLUMN …, or ALTER PUBLICATION {_quoted(publication)} DROP TABLE {table}"
         )
-    published = connection.execute(sa.text(_PUBLICATION), {"name": publication}).mappings().first()
+    published = ask(_PUBLICATION, name=publication).mappings().first()
     if published is None:
         yield Finding(f"there is no publication {publication}", creation_of(publication))
         return
@@ -167,7 +173,7 @@ def source_findings(sa: Any, connection: Any, slot: str, publication: str) -> It
         yield Finding(
             f"publication {publication} leaves out every {' and '.join(left_out)}", statement, sql=(statement,)
         )
-    for table, schema, name, deferrable in connection.execute(sa.text(_UNIDENTIFIED), {"name": publication}):
+    for table, schema, name, deferrable in ask(_UNIDENTIFIED, name=publication):
         lacks = "its primary key is deferrable, which identifies no row" if deferrable else "has no key"
         of = f" (published as {table})" if table != f"{schema}.{name}" else ""
         what = f"updates and deletes of {schema}.{name}{of} fail in the application: it is published and {lacks}"
@@ -198,7 +204,7 @@ def _of_server(server: Mapping[str, Any], slot: str) -> Iterator[Finding]:
 
 def slot_state(sa: Any, connection: Any, slot: str) -> str:
     """State of the slot, and how much of the log it keeps, for `gddl check`."""
-    kept, status = connection.execute(sa.text(_RETENTION), {"slot": slot}).one()
+    kept, status = _asking(sa, connection)(_RETENTION, slot=slot).one()
     shown = f"the slot {slot} is {status}" if status else f"the slot {slot} is made by the first run"
     if kept == "-1":
         return f"{shown}, and keeps the log without a limit (ALTER SYSTEM SET max_slot_wal_keep_size = '…' sets one)"
@@ -216,50 +222,57 @@ def published_table(sa: Any, connection: Any, publication: str, table: str) -> P
     """
     schema, name = table.split(".", 1)
     parameters = {"name": publication, "schema": schema, "table": name}
-    there = connection.execute(sa.text(_TABLE), parameters).mappings().first()
+    ask, has_details = _asking(sa, connection), connection.dialect.server_version_info >= _WITH_DETAILS
+    there = ask(_TABLE, **parameters).mappings().first()
     if there is None:
         what, remedy = f"the source has no table {table}", "check connection and rights"
         raise FatalError(SOURCE_TABLE_MISSING, what, where=table, remedy=remedy)
-    columns = connection.execute(sa.text(_COLUMNS), {"relation": there["relation"]}).mappings().all()
-    listed = connection.execute(sa.text(_PUBLISHED), parameters).mappings().first()
-    names = [column["attname"] for column in columns]
-    kept = _listed(sa, connection, parameters) if listed is not None else ()
-    missing = [c["attname"] for c in columns if c["attgenerated"] or (kept and c["attname"] not in kept)]
+    relation = there["relation"]
+    columns = ask(_COLUMNS, relation=relation).mappings().all()
+    listed = ask(_PUBLISHED, **parameters).mappings().first()
+    details = ask(_DETAILS, **parameters).mappings().first() if listed is not None and has_details else None
+    kept = details["names"] if details is not None else None
     leaves = [
         {**leaf, "title": f"{_quoted(leaf['schema'])}.{_quoted(leaf['name'])}"}
-        for leaf in connection.execute(sa.text(_PARTS), {"relation": there["relation"]}).mappings()
+        for leaf in ask(_PARTS, relation=relation).mappings()
     ]
-    of_schema = _part_of_schema(sa, connection, parameters)
+    of_schema = ask(_SCHEMA, **parameters).scalar() if has_details else None
     parts = (None if listed is None else listed["part"], of_schema)
+    findings = list(_of_relation(table, there, leaves, [name for (name,) in ask(_CHILDREN, relation=relation)]))
+    if listed is None:
+        findings += _unpublished(parameters, there, leaves, of_schema is not None)
+    elif details is not None and details["is_filtered"]:
+        statement = f"ALTER PUBLICATION {_quoted(publication)} SET TABLE …, without WHERE"
+        findings.append(Finding(f"publication {publication} leaves out rows of {table}", statement))
     return PublishedTable(
-        relation="/".join(str(part or "") for part in (there["relation"], *parts)),
-        columns=_types(sa, connection, columns),
-        missing=tuple(name for name in names if name in missing),
+        relation="/".join(str(part or "") for part in (relation, *parts)),
+        columns=_types(ask, columns),
+        missing=tuple(c["attname"] for c in columns if c["attgenerated"] or (kept and c["attname"] not in kept)),
         identities={c["title"]: None if c["relreplident"] == "f" else tuple(c["identity"]) for c in leaves},
         primary=tuple(c["attname"] for c in columns if c["is_primary"]),
-        findings=(
-            *_of_relation(sa, connection, table, there, leaves),
-            *(_unpublished(parameters, there, leaves, of_schema is not None) if listed is None else ()),
-            *(_of_rows(sa, connection, parameters) if listed is not None else ()),
-        ),
+        findings=tuple(findings),
     )
 
 
-def _types(sa: Any, connection: Any, columns: Sequence[Mapping[str, Any]]) -> dict[str, ColumnType]:
+def _types(ask: Callable[..., Any], columns: Sequence[Mapping[str, Any]]) -> dict[str, ColumnType]:
     """Types by name; `money` with other than two digits has a name of its own, for connections of jobs read two."""
     types = {c["attname"]: ColumnType(c["type"], c["modifier"]) for c in columns}
     if not any(kind.name == "money" for kind in types.values()):
         return types
-    if (digits := connection.execute(sa.text(_MONEY)).scalar()) == _MONEY_DIGITS:
+    if (digits := ask(_MONEY).scalar()) == _MONEY_DIGITS:
         return types
     other = ColumnType(f"money of {digits} digits by lc_monetary", -1)
     return {name: other if kind.name == "money" else kind for name, kind in types.items()}
 
 
 def _of_relation(
-    sa: Any, connection: Any, title: str, there: Mapping[str, Any], leaves: Sequence[Mapping[str, Any]]
+    title: str, there: Mapping[str, Any], leaves: Sequence[Mapping[str, Any]], children: Sequence[str]
 ) -> Iterator[Finding]:
-    """What of a relation's rows comes by no log, though a load would read it."""
+    """What of a relation's rows comes by no log, though a load would read it.
+
+    Args:
+        children: by inheritance.
+    """
     if kind := _KINDS.get(there["relkind"]):
         yield Finding(
             f"{title} is a {kind}, whose rows are in no log", "name the tables that it shows, in rows of theirs"
@@ -277,7 +290,6 @@ def _of_relation(
             if leaf["relpersistence"] == "t":
                 kept, statement = "temporary", "name a table that is not"
             yield Finding(f"{leaf['title']} is {kept}: its changes are in no log", statement)
-    children = [name for (name,) in connection.execute(sa.text(_CHILDREN), {"relation": there["relation"]})]
     if children:
         what = f"{title} has children by inheritance, whose rows a query shows and its log lacks: {', '.join(children)}"
         parent = quoted_name(title)
@@ -373,37 +385,6 @@ def _unpublished(
     yield Finding(what, "; ".join(statements), sql=tuple(statements))
 
 
-def _of_rows(sa: Any, connection: Any, parameters: Mapping[str, str]) -> Iterator[Finding]:
-    """A condition by which a listed table is published in part."""
-    if _has_details(connection) and _filter(sa, connection, parameters):
-        statement = f"ALTER PUBLICATION {_quoted(parameters['name'])} SET TABLE …, without WHERE"
-        what = f"publication {parameters['name']} leaves out rows of {parameters['schema']}.{parameters['table']}"
-        yield Finding(what, statement)
-
-
-def _has_details(connection: Any) -> bool:
-    """Whether publications can have filters, lists of columns and schemas: from PostgreSQL 15 on."""
-    return bool(connection.dialect.server_version_info >= (15,))
-
-
-def _filter(sa: Any, connection: Any, parameters: Mapping[str, str]) -> bool:
-    query = sa.text(_FILTERED)
-    return bool(connection.execute(query, parameters).scalar())
-
-
-def _part_of_schema(sa: Any, connection: Any, parameters: Mapping[str, str]) -> str | None:
-    """Number of the publication's `TABLES IN SCHEMA`; None: the table is published by itself."""
-    return connection.execute(sa.text(_SCHEMA), parameters).scalar() if _has_details(connection) else None
-
-
-def _listed(sa: Any, connection: Any, parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """Columns that are published; empty: all, and those that are generated are not."""
-    if not _has_details(connection):
-        return ()
-    query = sa.text(_LISTED)
-    return tuple(connection.execute(query, parameters).scalar() or ())
-
-
 def quoted_name(table: str) -> str:
     """`schema.name` as statements write it."""
     schema, name = table.split(".", 1)
@@ -434,14 +415,12 @@ _RESERVED = frozenset(_WORDS.split())
 """Words of PostgreSQL 18 that are names only in quotation marks (`pg_get_keywords`)."""
 
 
-_FILTERED = """
-SELECT rowfilter IS NOT NULL FROM pg_publication_tables
+_DETAILS = """
+SELECT CAST(attnames AS text[]) AS names, rowfilter IS NOT NULL AS is_filtered FROM pg_publication_tables
 WHERE pubname = :name AND schemaname = :schema AND tablename = :table
 """
-_LISTED = """
-SELECT CAST(attnames AS text[]) FROM pg_publication_tables
-WHERE pubname = :name AND schemaname = :schema AND tablename = :table
-"""
+_WITH_DETAILS = (15,)
+"""Version from which on publications can have filters, lists of columns and schemas."""
 _SERVER = """
 SELECT pg_is_in_recovery() AS standby, current_setting('wal_level') AS wal_level,
   CAST(current_setting('server_version_num') AS int) AS version,

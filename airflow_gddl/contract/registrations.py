@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.layout import STATE, join
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 
 
@@ -26,14 +27,6 @@ class RegisteredTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CatalogProblem:
-    """Why a table is not registered."""
-
-    code: str
-    message: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class RegistrationState:
     """Registration of the tables of a row.
 
@@ -49,7 +42,7 @@ class RegistrationState:
     signature: str = ""
     version: int | None = None
     tables: Mapping[str, RegisteredTable] = field(default_factory=dict)
-    problem: CatalogProblem | None = None
+    problem: RunWarning | None = None
     former: Mapping[str, str] = field(default_factory=dict)
     synced_at: str | None = None
 

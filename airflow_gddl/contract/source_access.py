@@ -9,12 +9,12 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.codes import SOURCE_ACCESS_MISSING
+from airflow_gddl.contract.connections import connection_fields
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.s3 import laid_over
 
@@ -141,9 +141,7 @@ def _missing(access: SourceAccess, what: str) -> FatalError:
 def _variables_of(text: str) -> dict[str, str] | None:
     """`AWS_…` variables of a connection; None: not readable."""
     try:
-        fields = json.loads(text) if text.startswith("{") else _of_uri(text)
-        extra = fields.get("extra") or {}
-        extra = json.loads(extra) if isinstance(extra, str) else extra
+        fields, extra = connection_fields(text, "aws")
         service = (extra.get("service_config") or {}).get("s3") or {}
         variables = {name: extra.get(field) for name, field in _KEYS.items()}
         variables["AWS_ENDPOINT_URL"] = service.get("endpoint_url") or variables["AWS_ENDPOINT_URL"]
@@ -153,15 +151,6 @@ def _variables_of(text: str) -> dict[str, str] | None:
     except (ValueError, AttributeError, TypeError):
         return None  # without a cause, which might show the content
     return {name: str(value) for name, value in variables.items() if value}
-
-
-def _of_uri(text: str) -> dict[str, Any]:
-    url = urlsplit(text)
-    if url.scheme != "aws":
-        raise ValueError("not the URI of an aws connection")
-    extra: dict[str, Any] = dict(parse_qsl(url.query))
-    extra |= json.loads(extra.pop("__extra__", "{}"))
-    return {"login": unquote(url.username or ""), "password": unquote(url.password or ""), "extra": extra}
 
 
 @functools.lru_cache(maxsize=32)

@@ -58,77 +58,68 @@ def params(*, one_table: bool = False) -> dict[str, Param]:
         one_table: of a DAG for one table, which needs no choice of tables. `conf` may name the table all the same.
     """
     fields = {
-        "tables": Param(
+        "tables": field_of_form(
             [],
-            type=["null", "array"],  # the form marks non-nullable fields as required
+            "array",
+            "Tables",
+            "schema.name or source:schema.name, one a line; empty: all of this DAG. Named tables run even without new "
+            "files.",
             items={"type": "string", "pattern": _TABLE},
             maxItems=1000,
-            title="Tables",
-            description="schema.name or source:schema.name, one a line; empty: all of this DAG. Named tables run even "
-            "without new files.",
         ),
-        "action": Param(
+        "action": field_of_form(
             "run",
-            type=["null", "string"],
+            "string",
+            "Action",
+            "Verify, replay and dismiss load no new files. A reload archives what no file holds.",
             enum=list(_ACTIONS),
             values_display=_ACTIONS,
-            title="Action",
-            description="Verify, replay and dismiss load no new files. A reload archives what no file holds.",
         ),
-        "codes": Param(
+        "codes": field_of_form(
             [],
-            type=["null", "array"],
+            "array",
+            "Codes",
+            "Replay and dismiss concern only rows quarantined with these codes, one a line. Empty: replay processes "
+            "all.",
             items={"type": "string", "pattern": "^[A-Z][A-Z0-9_]{3,63}$"},
             maxItems=100,
-            title="Codes",
-            description="Replay and dismiss concern only rows quarantined with these codes, one a line. Empty: replay "
-            "processes all.",
         ),
-        "reason": Param(
-            None, type=["null", "string"], maxLength=400, title="Reason", description="Of a dismissal, for the record."
-        ),
+        "reason": field_of_form(None, "string", "Reason", "Of a dismissal, for the record.", maxLength=400),
         "from": _moment(
             "From",
             "Run tables with files modified at or after this moment. A reload reads these files again, and no others.",
         ),
         "to": _moment("To", "The same, before this moment. But for a reload, what was loaded is not loaded twice."),
-        **_repairs(),
+        **{name: field_of_form(False, "boolean", title, text) for name, (title, text) in _REPAIRS.items()},
     }
     return {name: field for name, field in fields.items() if not one_table or name not in {"tables", "all"}}
 
 
+def field_of_form(default: Any, kind: str, title: str, description: str, **schema: Any) -> Param:
+    """A field of a DAG's form. It takes null: the form marks fields that don't as required."""
+    return Param(default, type=["null", kind], title=title, description=description, **schema)
+
+
 def windows() -> dict[str, Param]:
     """Fields of a verification by windows of time."""
+    since = "Compare only rows that were changed in this time, e.g. 24h, by windows; empty: whole tables."
     return {
-        "since": Param(
-            None,
-            type=["null", "string"],
-            pattern=r"^([1-9][0-9]{0,6}[smhd])?$",
-            title="Since",
-            description="Compare only rows that were changed in this time, e.g. 24h, by windows; empty: whole tables.",
-        ),
-        "by": Param(
-            "hour", type=["null", "string"], enum=["hour", "day"], title="By", description="Length of a window."
-        ),
+        "since": field_of_form(None, "string", "Since", since, pattern=r"^([1-9][0-9]{0,6}[smhd])?$"),
+        "by": field_of_form("hour", "string", "By", "Length of a window.", enum=["hour", "day"]),
     }
 
 
-def _repairs() -> dict[str, Param]:
-    """Fields that concern tables that are made again."""
-    return {
-        "all": Param(
-            False,
-            type=["null", "boolean"],
-            title="All tables",
-            description="Run all tables of this DAG, even without new files; needed to rebuild or reload all.",
-        ),
-        "confirmed": Param(
-            False,
-            type=["null", "boolean"],
-            title="Confirm the reload",
-            description="Reload also where rows, columns or changes go; without it the run fails and says which.",
-        ),
-    }
+_REPAIRS = {
+    "all": (
+        "All tables",
+        "Run all tables of this DAG, even without new files; needed to rebuild or reload all.",
+    ),
+    "confirmed": (
+        "Confirm the reload",
+        "Reload also where rows, columns or changes go; without it the run fails and says which.",
+    ),
+}
+"""Fields that concern tables that are made again."""
 
 
 def documentation(pipeline: Pipeline) -> str:
@@ -191,8 +182,7 @@ _CONTINUOUS = (
 
 
 def _moment(title: str, description: str) -> Param:
-    schema: dict[str, Any] = {"type": ["null", "string"], "format": "date-time", "pattern": _MOMENT}
-    return Param(None, title=title, description=description, **schema)
+    return field_of_form(None, "string", title, description, format="date-time", pattern=_MOMENT)
 
 
 OnDag = Callable[[DAG], object]

@@ -12,7 +12,17 @@ from airflow.sdk import DAG, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from airflow_gddl import configuration
-from airflow_gddl.dags.factory import POLL, Customization, OnDag, of_run, params, schedule_of, windows, workers
+from airflow_gddl.dags.factory import (
+    POLL,
+    Customization,
+    OnDag,
+    field_of_form,
+    of_run,
+    params,
+    schedule_of,
+    windows,
+    workers,
+)
 from airflow_gddl.operators.jobs import (
     GddlFindOperator,
     GddlNewTablesOperator,
@@ -138,13 +148,13 @@ def _new_tables(common: _Common, _: str) -> DAG:
 
 def _decisions() -> dict[str, Param]:
     """The form's fields; without any of them, the DAG looks."""
-    names: dict[str, Any] = {"items": {"type": "string", "maxLength": 400}, "maxItems": 200, "type": ["null", "array"]}
+    names: dict[str, Any] = {"items": {"type": "string", "maxLength": 400}, "maxItems": 200}
     texts = {
         "accept": "source:schema.name, one a line: write the proposed rows into the metadata folder, or show them.",
         "ignore": "source:schema.name, one a line: never propose these.",
         "keys": "Key columns of the only table that is accepted, one a line; empty: those that were found.",
     }
-    return {name: Param([], title=name.capitalize(), description=text, **names) for name, text in texts.items()}
+    return {name: field_of_form([], "array", name.capitalize(), text, **names) for name, text in texts.items()}
 
 
 def _empty(common: _Common, name: str, option: str | None, page: str, longest: timedelta = _LONGEST) -> DAG:

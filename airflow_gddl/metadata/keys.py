@@ -117,11 +117,10 @@ class KeysEntry:
 
 @dataclass(frozen=True)
 class Keys:
-    """All entries by table in lower case, what is wrong with the files, and `files.passed_over`."""
+    """All entries by table in lower case, and what is wrong with the files."""
 
     entries: Mapping[str, KeysEntry]
     problems: tuple[Problem, ...]
-    passed_over: tuple[str, ...] = ()
 
     def of(self, written: object, table: NamedTable | None) -> KeysEntry | None:
         """The entry of a row.
@@ -151,8 +150,7 @@ def read_keys(folder: Folder) -> Keys:
     """Every keys file, merged by table (case does not count)."""
     entries: dict[str, KeysEntry] = {}
     problems: list[Problem] = []
-    names = folder.names(FOLDER)
-    for name in files.having_ending(names, ENDINGS):
+    for name in files.having_ending(folder.names(FOLDER), ENDINGS):
         for item in _read(folder, name):
             if isinstance(item, Problem):
                 problems.append(item)
@@ -161,7 +159,7 @@ def read_keys(folder: Folder) -> Keys:
             if set(known.keys) != set(item.keys):
                 position = item.layer.locate(("keys",))
                 entries[item.table.lower()] = replace(known, rival=f"{name}:{position.line}" if position else name)
-    return Keys(entries, tuple(problems), files.passed_over(names, ENDINGS))
+    return Keys(entries, tuple(problems))
 
 
 def conflict(entry: KeysEntry, row_keys: Any) -> SpecProblem | None:

@@ -6,20 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from airflow_gddl.contract.codes import FIELD_VALUE, FILE_NOT_READ, TABLE_AMBIGUOUS
 from airflow_gddl.contract.errors import FieldPath, SpecProblem
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.names import TableNames, ambiguous, ambiguous_remedy, few
 from airflow_gddl.contract.source_access import SourceAccess
-from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
+from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.metadata import files
-from airflow_gddl.metadata.folder import FILE, FOLDERS, Folder, open_folder
+from airflow_gddl.metadata.folder import ENDINGS, FILE, FOLDERS, Folder, open_folder
+from airflow_gddl.metadata.keys import ENDINGS as KEYS_ENDINGS
+from airflow_gddl.metadata.keys import FOLDER as KEYS
 from airflow_gddl.metadata.keys import read_keys, report
 from airflow_gddl.metadata.problems import Layer, Problem, one_or_more, screen, show_name
+from airflow_gddl.metadata.rows import FOLDER as ROWS
 from airflow_gddl.metadata.rows import NamedRow, Row, TableFile, TakenNames, assess, table_files
-from airflow_gddl.metadata.settings import read_settings
+from airflow_gddl.metadata.settings import Settings, read_settings
 from airflow_gddl.metadata.sources import Source, check_rows
 
 
@@ -99,45 +101,38 @@ _KNOWN = (FILE, *FOLDERS, "schema")
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadedMetadata:
-    """Content of the metadata.
+class LoadedMetadata(Settings):
+    """Settings and rows of the metadata.
 
     Attributes:
-        roots: absolute.
-        runner: name of the runner that jobs go to.
-        tiers: every tier by name, defaults filled in.
-        runners: settings by runner, as written; checked by the runner itself.
         tables: the valid rows, sorted by `table`. `depends_on` may name a table whose row is invalid.
         problems: in the order of files and lines; a row that has one is not in `tables`.
         unused_keys: a warning for each table that a keys file names and no row does, sorted by table.
-        unread_files: paths below `tables/` and `keys/` that look like metadata but are not read, sorted.
-        aws_conn_id: Airflow connection that reaches S3; null: the environment, or the machine's role.
-        catalogs: in which tables may be registered, by name.
-        landings: absolute landing root of each source that the settings declare.
-        access: sources whose landing root is read with credentials of its own.
-        dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
         rows: of `tables`, as read, by table; empty unless they were asked for.
-        proposing: sources of which new tables are proposed, by short name.
         named: source and name in the source, in lower case, of every row, invalid ones included; without a source where
             the row names none. Empty where no source is in `proposing`.
     """
 
-    roots: Roots
-    runner: str
-    tiers: Mapping[str, TierSpec]
-    runners: Mapping[str, Mapping[str, Any]]
     tables: tuple[TableSpec, ...]
     problems: tuple[Problem, ...]
     unused_keys: tuple[Problem, ...] = ()
-    unread_files: tuple[str, ...] = ()
-    aws_conn_id: str | None = None
-    dag_prefix: str = ""
-    catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
-    landings: Mapping[str, str] = field(default_factory=dict)
-    access: tuple[SourceAccess, ...] = ()
     rows: Mapping[str, Row] = field(default_factory=dict, compare=False, repr=False)
-    proposing: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
     named: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def landings(self) -> Mapping[str, str]:
+        """Absolute landing root of each source that the settings declare."""
+        return {name: source.landing for name, source in self.sources.items()}
+
+    @property
+    def access(self) -> tuple[SourceAccess, ...]:
+        """Sources whose landing root is read with credentials of its own."""
+        return tuple(source.access for source in self.sources.values() if source.access is not None)
+
+    @property
+    def proposing(self) -> Mapping[str, Source]:
+        """Sources of which new tables are proposed, by short name."""
+        return {name: source for name, source in self.sources.items() if source.proposes}
 
     def placed(self, problem: SpecProblem, table: str) -> Problem:
         """A problem of a table at the place that set the value, where `rows` are kept."""
@@ -167,11 +162,13 @@ def load(
     return load_folder(open_folder(metadata_dir, environ), environ, keep_rows=keep_rows)
 
 
-def unread(folder: Folder, loaded: LoadedMetadata) -> Iterator[Problem]:
+def unread(folder: Folder) -> Iterator[Problem]:
     """A warning for each file that looks like metadata but is not read."""
-    for name in loaded.unread_files:
-        yield _not_read(name, _UNREAD_REMEDY)
-    for name, remedy in files.misplaced(folder.names(""), _KNOWN):
+    names = folder.names("")
+    for below, endings in ((ROWS, ENDINGS), (KEYS, KEYS_ENDINGS)):
+        for name in files.passed_over([name for name in names if name.startswith(f"{below}/")], endings):
+            yield _not_read(name, _UNREAD_REMEDY)
+    for name, remedy in files.misplaced(names, _KNOWN):
         yield _not_read(name, remedy)
 
 
@@ -185,7 +182,6 @@ def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool =
     settings = read_settings(folder, environ)
     files = tuple(table_files(folder, settings))
     rows = [row for file in files for row in file.rows]
-    proposing = {name: source for name, source in settings.sources.items() if source.proposes}
     identities = [identity for row in rows if (identity := row.identity) is not None]
     keys = read_keys(folder).for_tables(identities)
     assessed = partial(assess, keys=keys, tiers=settings.tiers, sources=settings.sources)
@@ -199,21 +195,11 @@ def load_folder(folder: Folder, environ: Mapping[str, str], *, keep_rows: bool =
     written = {name.lower() for name in names.written}
     written |= {name.lower() for one in identities for name in (one.table, f"{one.source}:{one.name_in_source}")}
     return LoadedMetadata(
-        roots=settings.roots,
-        runner=settings.runner,
-        aws_conn_id=settings.aws_conn_id,
-        dag_prefix=settings.dag_prefix,
-        landings={name: source.landing for name, source in settings.sources.items()},
-        access=tuple(source.access for source in settings.sources.values() if source.access is not None),
-        tiers=settings.tiers,
-        catalogs=settings.catalogs,
-        runners=settings.runners,
+        **vars(settings),
         tables=tuple(sorted(tables, key=lambda spec: spec.table)),
         problems=tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0))),
         rows={item.spec.table: item.row for item in sound.values()} if keep_rows else {},
-        proposing=proposing,
-        named=frozenset(_named(files)) if proposing else frozenset(),
-        unread_files=(*keys.passed_over, *(name for file in files for name in file.passed_over)),
+        named=frozenset(_named(files) if any(source.proposes for source in settings.sources.values()) else ()),
         unused_keys=tuple(
             keys.entries[table].unused(names.tables.near(table)) for table in sorted(keys.entries.keys() - written)
         ),

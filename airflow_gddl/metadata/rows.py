@@ -84,26 +84,22 @@ class TableFile:
 
     Attributes:
         refused: table names of rows that are not loaded because of problems of the file.
-        passed_over: see `files.passed_over`; of all files, in an item of its own.
     """
 
     rows: tuple[Row, ...] = ()
     problems: tuple[Problem, ...] = ()
     refused: tuple[str, ...] = ()
-    passed_over: tuple[str, ...] = ()
     name: str = ""
 
 
 def table_files(folder: Folder, settings: Settings) -> Iterator[TableFile]:
     """Every file below `tables/`, in the order of their names."""
-    names = folder.names(FOLDER)
-    for name in files.having_ending(names, ENDINGS):
+    for name in files.having_ending(folder.names(FOLDER), ENDINGS):
         read = _csv if name.lower().endswith(".csv") else _document
         try:
             yield replace(read(folder, name, settings), name=name)
         except (DocumentError, FileNotFoundError) as error:
             yield TableFile(problems=(unread(error, name),), name=name)
-    yield TableFile(passed_over=files.passed_over(names, ENDINGS))
 
 
 def _csv(folder: Folder, name: str, settings: Settings) -> TableFile:

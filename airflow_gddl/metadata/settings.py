@@ -299,17 +299,25 @@ def _value_of(problem: Problem) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """`defaults` is the weakest layer of every row; `tiers` holds the contract's tiers and the file's own.
-
-    `sources`: those that the file declares, by short name.
+    """
+    Attributes:
+        roots: absolute.
+        runner: name of the runner that jobs go to.
+        tiers: every tier by name, defaults filled in.
+        runners: settings by runner, as written; checked by the runner itself.
+        defaults: the weakest layer of every row.
+        sources: those that the file declares, by short name.
+        aws_conn_id: Airflow connection that reaches S3; null: the environment, or the machine's role.
+        dag_prefix: begins the ids of the DAGs and the names of the tiers' own pools; may be empty.
+        catalogs: in which tables may be registered, by name.
     """
 
     roots: Roots
     runner: str
     tiers: Mapping[str, TierSpec]
     runners: Mapping[str, Mapping[str, Any]]
-    defaults: Layer
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    defaults: Layer = field(compare=False, repr=False)
+    sources: Mapping[str, Source] = field(default_factory=dict, compare=False, repr=False)
     aws_conn_id: str | None = None
     dag_prefix: str = ""
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from airflow_gddl.contract.codes import LAKE_UNREADABLE
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import table_url
 from airflow_gddl.contract.packages import needed_by
+from airflow_gddl.contract.sql_types import type_text
 from airflow_gddl.stores import open_store
 
 
@@ -89,7 +90,7 @@ def described(path: str, environ: Mapping[str, str]) -> dict[str, Any] | None:
         if table is None:
             return None
         columns = [
-            {"name": field["name"], "type": _type_text(field["type"]), "nullable": field["nullable"]}
+            {"name": field["name"], "type": type_text(field["type"], {}), "nullable": field["nullable"]}
             for field in json.loads(table.schema().to_json())["fields"]
         ]
         versions = [_version(one) for one in table.history(_VERSIONS)]
@@ -167,17 +168,3 @@ def _version(entry: dict[str, Any]) -> dict[str, Any]:
         "operation": str(entry.get("operation", "")),
         "at": moment / 1000 if isinstance(moment, int) else None,
     }
-
-
-def _type_text(kind: Any) -> str:
-    """Type names as in Delta: `integer`, `array<string>`, `struct<a: integer>`."""
-    if isinstance(kind, str):
-        return kind
-    match kind["type"]:
-        case "array":
-            return f"array<{_type_text(kind['elementType'])}>"
-        case "map":
-            return f"map<{_type_text(kind['keyType'])}, {_type_text(kind['valueType'])}>"
-        case _:
-            fields = (f"{field['name']}: {_type_text(field['type'])}" for field in kind["fields"])
-            return f"struct<{', '.join(fields)}>"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.registrations import CatalogProblem, RegisteredTable, RegistrationState
+from airflow_gddl.contract.registrations import RegisteredTable, RegistrationState
+from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.lake_files import RegistrationStore
@@ -63,7 +64,7 @@ def test_a_registered_table_is_shown_with_its_names(site: Site, users: dict[str,
 
 @pytest.mark.parametrize("code", ["CATALOG_TABLE_DROPPED", "CATALOG_NAME_TAKEN"])
 def test_an_entry_that_is_not_the_table_s_is_named(site: Site, users: dict[str, dict[str, str]], code: str) -> None:
-    remember(site, problem=CatalogProblem(code=code, message="words"))
+    remember(site, problem=RunWarning(code=code, message="words"))
     assert answer(site, users, "shop.good")["found"]["problem"] == {"code": code, "message": "words"}
 
 
@@ -94,7 +95,7 @@ def test_it_is_seen_at_each_width(site: Site, users: dict[str, dict[str, str]], 
     browser = importlib.import_module("tests.airflow.browser")
     if browser.CHROMIUM is None:
         pytest.skip("no Chromium (apt-get install chromium)")
-    remember(site, problem=CatalogProblem(code="CATALOG_UNREACHABLE", message=f"Glue: {HOSTILE} {LONG}"))
+    remember(site, problem=RunWarning(code="CATALOG_UNREACHABLE", message=f"Glue: {HOSTILE} {LONG}"))
     with browser.served(site.app) as url, browser.chromium() as launched:
         size = {"width": width, "height": 900}
         page = browser.opened(launched, url, users["admin"], viewport=size)

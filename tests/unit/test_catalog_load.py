@@ -9,7 +9,8 @@ import pytest
 
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaEvolution
-from airflow_gddl.metadata.loading import load
+from airflow_gddl.metadata.folder import open_folder
+from airflow_gddl.metadata.loading import load, unread
 from airflow_gddl.metadata.settings import SettingsError
 from tests.unit.metadata_folder import loaded, only_problem, row_file, write
 
@@ -381,7 +382,7 @@ def test_files_that_look_like_metadata_but_are_not_read_are_named(tmp_path: Path
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "tables/linked").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
     catalog = load(tmp_path, {})
-    assert sorted(catalog.unread_files) == sorted((*names, "tables/linked/"))
+    assert sorted(problem.file for problem in unread(open_folder(tmp_path))) == sorted((*names, "tables/linked/"))
     assert (catalog.problems, [spec.table for spec in catalog.tables]) == ((), ["shop.good"])
 
 

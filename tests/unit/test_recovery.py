@@ -29,7 +29,7 @@ _OF_CLASS = {
     "QuarantinableError": {"row", "file", "warning"},
     "DocumentError": {"problem", "file"},
     "CatalogError": {"warning"},
-    "RunWarning": {"warning"},
+    "RunWarning": {"warning", "problem"},
     "ErrorInfo": {"fatal", "retried", "retriable"},
     "_KnownError": {"fatal", "retried", "retriable"},
 }

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from airflow_gddl.contract.codes import changes, jobs, metadata, onboarding, quarantine, schema, stores, tasks
 from airflow_gddl.contract.codes.changes import *  # noqa: F403 - all names of the part
 from airflow_gddl.contract.codes.code import Code as Code
-from airflow_gddl.contract.codes.code import Ending as Ending
 from airflow_gddl.contract.codes.jobs import *  # noqa: F403 - all names of the part
 from airflow_gddl.contract.codes.metadata import *  # noqa: F403 - all names of the part
 from airflow_gddl.contract.codes.onboarding import *  # noqa: F403 - all names of the part
@@ -40,8 +39,8 @@ SETUP = frozenset(code for code in REGISTER.values() if code.kind == "setup")
 """Codes of fatal errors of an installation: where no table failed otherwise, nothing could be started."""
 QUARANTINED = frozenset(code for code in REGISTER.values() if code.kind.partition(",")[0] in ("row", "file"))
 """Codes of rows and files in quarantine."""
-ENDINGS: Mapping[str, Ending] = {code: code.ends for code in REGISTER.values() if code.ends is not None}
-"""Codes of a table's state `attention`, and how each ends."""
+ENDINGS: Mapping[str, Code] = {code: code for code in REGISTER.values() if code.ends is not None}
+"""Codes of a table's state `attention`."""
 
 
 def of(name: str) -> Code:

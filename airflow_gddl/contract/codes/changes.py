@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.codes.code import COMMITS, COUNTS, Code, Ending
+from airflow_gddl.contract.codes.code import COMMITS, COUNTS, Code
 
 ADDED_COLUMN_DEFAULT = Code(
     "ADDED_COLUMN_DEFAULT",
@@ -15,7 +15,7 @@ BATCH_LATE = Code(
     "warning",
     "changes older than those loaded before were not applied",
     "nothing if files were late; if the log was reset, see [Order](debezium.md#order)",
-    Ending(("run", "reload")),
+    ("run", "reload"),
 )
 CATALOG_CHANGE_UNSUPPORTED = Code(
     "CATALOG_CHANGE_UNSUPPORTED",
@@ -28,7 +28,7 @@ CATALOG_CONNECTION_MISSING = Code(
     "warning, fatal",
     "the Iceberg catalog's `connection` is missing or empty; the data is loaded",
     "create it in Airflow, or set `AIRFLOW_CONN_…`",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 CATALOG_DENIED = Code(
@@ -36,7 +36,7 @@ CATALOG_DENIED = Code(
     "warning",
     "the catalog denies the job its rights; the data is loaded",
     "grant [the rights](catalogs.md#describe-a-catalog)",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 CATALOG_ENTRY_LEFT = Code(
@@ -50,7 +50,7 @@ CATALOG_NAME_INVALID = Code(
     "warning",
     "the catalog can't hold the table's name",
     "change the templates, or set `catalog: null`",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 CATALOG_NAME_TAKEN = Code(
@@ -58,7 +58,7 @@ CATALOG_NAME_TAKEN = Code(
     "warning",
     "another table's catalog entry has this name; it is left unchanged",
     "drop or rename it, or choose other templates",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 CATALOG_REFUSED = Code(
@@ -66,7 +66,7 @@ CATALOG_REFUSED = Code(
     "warning",
     "the catalog refuses the entry, or does not exist",
     "correct what the message names, in catalog or settings",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 CATALOG_REGISTERED = Code(
@@ -81,7 +81,7 @@ CATALOG_TABLE_DROPPED = Code(
     "warning",
     "the table's entry was dropped in the catalog",
     "`gddl catalog sync` registers it again",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 CATALOG_UNREACHABLE = Code(
@@ -89,7 +89,7 @@ CATALOG_UNREACHABLE = Code(
     "warning, retriable",
     "the catalog does not answer, or credentials are missing; the data is loaded",
     "nothing; each run tries again",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 COLUMNS_NOT_COMPARED = Code(
@@ -103,7 +103,7 @@ COLUMN_DROPPED = Code(
     "warning",
     "change files no longer have some columns of the table",
     "nothing if intended; to remove them, `exclude_columns`, then `gddl rebuild --table T`",
-    Ending(("run", "reload")),
+    ("run", "reload"),
 )
 COLUMN_NOT_FOUND = Code(
     "COLUMN_NOT_FOUND",
@@ -154,7 +154,7 @@ FOREIGN_COMMIT = Code(
     "warning",
     "another writer changed data in a table of this package",
     "`gddl verify`; if it differs, `gddl rebuild --table T`",
-    Ending(("run", "rebuild", "reload")),
+    ("run", "rebuild", "reload"),
     when_idle=True,
 )
 KEYS_SHARED = Code(
@@ -163,14 +163,15 @@ KEYS_SHARED = Code(
     "rows of a full load or rebuild share keys; the last remains",
     "correct `keys`, then `gddl rebuild --table T`; else `gddl errors dismiss --table T --code "
     'KEYS_SHARED --reason "…"`',
-    Ending(("rebuild", "reload", "errors_dismiss"), judged=True),
+    ("rebuild", "reload", "errors_dismiss"),
+    judged=True,
 )
 LOG_BEGAN_LATE = Code(
     "LOG_BEGAN_LATE",
     "warning",
     "files after `options.log_began` were loaded before it was set",
     "`gddl rebuild --table T` puts them in order",
-    Ending(("run", "rebuild", "reload")),
+    ("run", "rebuild", "reload"),
 )
 MOVED_ROW_DELETED = Code(
     "MOVED_ROW_DELETED",
@@ -207,7 +208,8 @@ QUARANTINE_STALE = Code(
     "warning",
     "replica rows are older than quarantined changes of their keys",
     "correct the cause, `gddl errors replay --table T`; else `gddl errors dismiss --table T --code CODE --reason TEXT`",
-    Ending(COUNTS, by_count=True),
+    COUNTS,
+    judged=True,
 )
 SEQUENCE_TIE = Code(
     "SEQUENCE_TIE",
@@ -260,14 +262,14 @@ TRUNCATE_HELD = Code(
     "warning",
     "the source's table was truncated; this and later files wait",
     "`gddl release truncate --table T`, or `truncate: report` to keep the rows",
-    Ending(("run", "reload", "release")),
+    ("run", "reload", "release"),
 )
 TRUNCATE_IGNORED = Code(
     "TRUNCATE_IGNORED",
     "warning",
     "the source's table was truncated; its rows stay",
     "nothing, or set `truncate: apply`, then `gddl reload --from-files --table T`",
-    Ending(("run", "reload")),
+    ("run", "reload"),
 )
 UPDATE_WITHOUT_PRIOR = Code(
     "UPDATE_WITHOUT_PRIOR",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.basics import CLEARING, LOADS
@@ -20,21 +19,6 @@ _TABLE = re.compile(r"--table T\b")
 _NONE = ("nothing", "as the message says")
 
 
-@dataclass(frozen=True)
-class Ending:
-    """Which successful actions end a code of the state `attention`, unless they warn of it again.
-
-    Attributes:
-        actions: by which it may end; a `run` that had something to do.
-        by_count: only where nothing is left in quarantine, or all that is left was refused by this very action.
-        judged: not by warnings: the action's own result says whether the problem is left.
-    """
-
-    actions: tuple[str, ...]
-    by_count: bool = False
-    judged: bool = False
-
-
 class Code(str):
     """A stable code: its text is the name, which never changes its meaning.
 
@@ -42,22 +26,35 @@ class Code(str):
         kind: how to react, as docs/codes.md lists; two with a comma where the run may go on.
         means: what it says, as Markdown.
         do: the remedy, as Markdown.
-        ends: how it ends, of a code of the state `attention`; None: it is none.
+        ends: of a code of the state `attention`, the successful actions that may end it, unless they warn of it again;
+            a `run` that had something to do. None: it is none.
+        judged: it ends not by a lack of warnings: the action's own result says whether the problem is left, or
+            nothing is left in quarantine but what this very action has refused.
         when_idle: whether a run without work still writes a record for this warning.
     """
 
-    __slots__ = ("do", "ends", "kind", "means", "when_idle")
+    __slots__ = ("do", "ends", "judged", "kind", "means", "when_idle")
     kind: str
     means: str
     do: str
-    ends: Ending | None
+    ends: tuple[str, ...] | None
+    judged: bool
     when_idle: bool
 
-    def __new__(
-        cls, name: str, kind: str, means: str, do: str, ends: Ending | None = None, *, when_idle: bool = False
+    def __new__(  # noqa: PLR0913 - all that is said of a code
+        cls,
+        name: str,
+        kind: str,
+        means: str,
+        do: str,
+        ends: tuple[str, ...] | None = None,
+        *,
+        judged: bool = False,
+        when_idle: bool = False,
     ) -> Self:
         code = super().__new__(cls, name)
-        code.kind, code.means, code.do, code.ends, code.when_idle = kind, means, do, ends, when_idle
+        code.kind, code.means, code.do = kind, means, do
+        code.ends, code.judged, code.when_idle = ends, judged, when_idle
         return code
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.codes.code import COMMITS, Code, Ending
+from airflow_gddl.contract.codes.code import COMMITS, Code
 
 ACTION_MISSING = Code(
     "ACTION_MISSING",
@@ -195,7 +195,7 @@ ICEBERG_BEHIND = Code(
     "warning",
     "the Iceberg metadata is older than the Delta table, which is current",
     "as the message says; the next run tries again",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 ICEBERG_CONTENDED = Code(
@@ -469,7 +469,8 @@ SOURCE_DIFFERENT = Code(
     "fatal",
     "keys differ from the source, and no pending change explains it",
     "`gddl resync --differences --table T`, or `gddl load --again --table T`",
-    Ending(("verify",), judged=True),
+    ("verify",),
+    judged=True,
 )
 SOURCE_DRIVER_MISSING = Code(
     "SOURCE_DRIVER_MISSING",
@@ -600,5 +601,6 @@ WINDOW_DIFFERENT = Code(
     "fatal",
     "rows of a time window are missing, or differ from the source",
     "deliver the files again, then `gddl run`; else `gddl resync --differences --table T`",
-    Ending(("verify",), judged=True),
+    ("verify",),
+    judged=True,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.codes.code import COMMITS, Code, Ending
+from airflow_gddl.contract.codes.code import COMMITS, Code
 
 AIRFLOW_TOO_OLD = Code(
     "AIRFLOW_TOO_OLD", "fatal", "the installed Airflow is older than 3.0.6", "install Airflow 3.0.6 or newer"
@@ -18,7 +18,7 @@ CATALOG_UNKNOWN = Code(
     "problem",
     "a row names a catalog that `gddl.yaml`, or the job, does not know",
     "correct the name, or describe it under `catalogs`",
-    Ending(COMMITS),
+    COMMITS,
     when_idle=True,
 )
 COLUMN_RESERVED = Code(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.codes.code import COUNTS, Code, Ending
+from airflow_gddl.contract.codes.code import COUNTS, Code
 
 APPEND_ONLY_CHANGE = Code(
     "APPEND_ONLY_CHANGE",
@@ -84,7 +84,8 @@ FILE_UNREADABLE = Code(
     "file, warning",
     "a file can't be read; the warning counts such files",
     "correct the metadata row, then replay; or deliver the file again: it is read when it changes",
-    Ending(COUNTS, by_count=True, judged=True),
+    COUNTS,
+    judged=True,
 )
 FILE_VANISHED = Code(
     "FILE_VANISHED",
@@ -115,7 +116,8 @@ FOLDER_MISSING = Code(
     "warning",
     "the landing folder is missing; nothing was changed",
     "correct the name or `landing`, or set `options.missing_folder`",
-    Ending(("run",), judged=True),
+    ("run",),
+    judged=True,
 )
 KEY_NULL = Code(
     "KEY_NULL",
@@ -128,14 +130,15 @@ LOAD_AFTER_CHANGES = Code(
     "warning",
     "new load files came after changes and were added to the load",
     "nothing if they belong together; else `generations: by_time`, then `gddl reload --from-files --table T`",
-    Ending(("run", "reload")),
+    ("run", "reload"),
 )
 LOAD_INCOMPLETE = Code(
     "LOAD_INCOMPLETE",
     "warning",
     "unreadable files of the full load were dismissed; their rows are missing",
     "deliver the files again, or load the table again",
-    Ending(("run", "reload"), judged=True),
+    ("run", "reload"),
+    judged=True,
 )
 LOAD_UNREADABLE = Code(
     "LOAD_UNREADABLE",

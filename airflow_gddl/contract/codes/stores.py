@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.codes.code import Code, Ending
+from airflow_gddl.contract.codes.code import Code
 
 AWS_CONNECTION_INVALID = Code(
     "AWS_CONNECTION_INVALID",
@@ -75,7 +75,7 @@ GENERATIONS_INFERRED = Code(
     "warning",
     "the full load of files was inferred, as no ledger records it",
     "`gddl verify --source-connection NAME`; if wrong, set `generations`, or `gddl reload --from-files --table T`",
-    Ending(("run", "reload")),
+    ("run", "reload"),
 )
 GENERATIONS_UNKNOWN = Code(
     "GENERATIONS_UNKNOWN",
@@ -161,7 +161,7 @@ SNAPSHOT_HELD = Code(
     "warning",
     "a snapshot was not taken; the table needs attention",
     "as the message says, e.g. `gddl release sweep --table T` ([Snapshots](snapshots.md#what-is-not-taken))",
-    Ending(("run", "reload", "release")),
+    ("run", "reload", "release"),
     when_idle=True,
 )
 SNAPSHOT_INCOMPLETE = Code(
@@ -169,14 +169,14 @@ SNAPSHOT_INCOMPLETE = Code(
     "warning",
     "a new snapshot of the source is incomplete; older rows stay",
     "wait, take a new one, or `gddl release sweep --table T` if complete",
-    Ending(("run", "reload", "release")),
+    ("run", "reload", "release"),
 )
 SNAPSHOT_MERGED = Code(
     "SNAPSHOT_MERGED",
     "warning",
     "a new snapshot was merged without removing rows that it lacks",
     "if the source deleted rows, move old files out, then `gddl reload --from-files --table T`",
-    Ending(("run", "reload")),
+    ("run", "reload"),
 )
 SNAPSHOT_WAITING = Code(
     "SNAPSHOT_WAITING",
@@ -213,7 +213,7 @@ SWEEP_HELD = Code(
     "warning, fatal",
     "a reload lacks more rows than `sweep_limit` allows; these rows stay",
     "`gddl release sweep --table T` if deleted at the source; else load again",
-    Ending(("run", "reload", "release")),
+    ("run", "reload", "release"),
 )
 SWEEP_PENDING = Code(
     "SWEEP_PENDING",
@@ -256,7 +256,8 @@ VERIFY_DIFFERENT = Code(
     "fatal",
     "the replica differs from its change table",
     "check the named keys, then `gddl rebuild --table T`",
-    Ending(("verify",), judged=True),
+    ("verify",),
+    judged=True,
 )
 WORKER_DIED = Code(
     "WORKER_DIED",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_gddl.contract.codes.code import COUNTS, Code, Ending
+from airflow_gddl.contract.codes.code import COUNTS, Code
 
 DAG_IDS_TAKEN = Code(
     "DAG_IDS_TAKEN",
@@ -36,7 +36,8 @@ MAINTENANCE_DUE = Code(
     "warning",
     "a large table was not maintained for 14 days and 100 runs",
     "unpause `gddl_maintenance`, or `gddl maintain --table T`",
-    Ending(("maintain",), judged=True),
+    ("maintain",),
+    judged=True,
 )
 METADATA_INVALID = Code(
     "METADATA_INVALID", "warning", "a file or setting of the metadata is invalid", "as the message says"
@@ -61,7 +62,8 @@ QUARANTINE_RATE = Code(
     "warning",
     "more rows are in quarantine than `alert_quarantine_rate` allows",
     "`gddl errors list` names the cause and commands: replay, or dismiss",
-    Ending(COUNTS, by_count=True, judged=True),
+    COUNTS,
+    judged=True,
 )
 QUEUE_UNREACHABLE = Code(
     "QUEUE_UNREACHABLE",
@@ -86,7 +88,8 @@ SOURCE_STOPPED = Code(
     "warning",
     "nothing has come from the source's log for longer than `freshness`",
     "check the CDC task, replication slot and [heartbeat](monitoring.md#completeness)",
-    Ending((), judged=True),
+    (),
+    judged=True,
 )
 STATE_CONTENDED = Code(
     "STATE_CONTENDED",

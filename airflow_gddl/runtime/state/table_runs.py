@@ -25,6 +25,7 @@ from airflow_gddl.contract.codes import (
     SOURCE_DIFFERENT,
     VERIFY_DIFFERENT,
 )
+from airflow_gddl.contract.codes.code import COUNTS
 from airflow_gddl.contract.completeness import Verified, window_bounds
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.errors import brief
@@ -307,7 +308,7 @@ class TableRecord:
         """Whether a problem of `detected` was not settled since, nor ended by an action that would have named it."""
         found = self.detected.get(code, -math.inf)
         how = ENDINGS[code]
-        actions = () if how.by_count or how.judged else how.actions
+        actions = () if how.judged else how.ends or ()
         named_again = all(found >= self.settled.get(action, -math.inf) for action in actions)
         return found > self.settled.get(code, -math.inf) and named_again
 
@@ -454,11 +455,11 @@ def _of_run(result: JobResult, fact: RunFact) -> dict[str, bool]:
         return made
     if result.action == "run" and result.mode != "refresh":
         made.setdefault(FOLDER_MISSING, False)
-    if result.action in ENDINGS[LOAD_INCOMPLETE].actions:
+    if result.action in (LOAD_INCOMPLETE.ends or ()):
         made.setdefault(LOAD_INCOMPLETE, False)
     if _judges_keys(result):
         made.setdefault(KEYS_SHARED, False)
-    if result.in_quarantine is not None and result.action in ENDINGS[QUARANTINE_STALE].actions:
+    if result.in_quarantine is not None and result.action in COUNTS:
         rows = result.in_quarantine - result.files_in_quarantine
         # What makes tables anew looks for no stale rows, though it may put all that is left into quarantine again.
         named = result.action in LOADS and result.mode != "refresh"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
+from airflow_gddl.contract.codec import given
 from airflow_gddl.contract.documentation import of_quarantined
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec, entry_name
@@ -227,7 +227,7 @@ def _registered(spec: TableSpec | None, catalog: CatalogSpec | None, state: Regi
         "entries": entries,
         "synced_at": state.synced_at,
         "version": state.version if state.synced_at else None,
-        "problem": None if state.problem is None else asdict(state.problem),
+        "problem": None if state.problem is None else given(state.problem),
     }
 
 

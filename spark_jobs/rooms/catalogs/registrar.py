@@ -30,7 +30,7 @@ from airflow_gddl.contract.codes import (
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName, TableKind, entry_name, name_fault
 from airflow_gddl.contract.features import folders
 from airflow_gddl.contract.layout import Layout, table_url
-from airflow_gddl.contract.registrations import CatalogProblem, RegisteredTable, RegistrationState
+from airflow_gddl.contract.registrations import RegisteredTable, RegistrationState
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.contract.sql_types import SQL_NAMES, type_text
@@ -110,19 +110,19 @@ class RowCatalog:
 
     def check_all(
         self, tables: Iterable[KindInfo], *, restore: bool = False, act: bool = True
-    ) -> tuple[list[TableCheck], CatalogProblem | None]:
+    ) -> tuple[list[TableCheck], RunWarning | None]:
         """Correct the entries of these tables; also returns the first problem."""
         checks: list[TableCheck] = []
         try:
             for kind, info in tables:
                 checks.append(self.check(kind, info, restore=restore, act=act))
         except CatalogError as error:
-            return checks, CatalogProblem(code=error.code, message=error.message)
+            return checks, RunWarning(code=error.code, message=error.message)
         reported = next((check for check in checks if check.change.code), None)
         if reported is None:
             return checks, None
         message = f"{reported.name}: {reported.change.message}"
-        return checks, CatalogProblem(code=reported.change.code, message=message)
+        return checks, RunWarning(code=reported.change.code, message=message)
 
     def check(self, kind: TableKind, info: DeltaTableInfo, *, restore: bool = False, act: bool = True) -> TableCheck:
         """Compare a table with its entry, and with `act` correct the entry.
@@ -268,7 +268,7 @@ class Settled:
         """Warnings for the run's result; an idle run repeats none of its last record."""
         problem = self.state.problem
         if problem is not None and (self.is_news or not idle):
-            return (RunWarning(code=problem.code, message=problem.message),)
+            return (problem,)
         if problem is None and idle and self.is_news:
             return (RunWarning(code=CATALOG_REGISTERED, message="the catalog has the table's current state"),)
         if former := sorted(set(self.state.former) - set(self.before.former)):
@@ -319,7 +319,7 @@ class Registrar:
         if catalog is None:
             message = f"the job does not know the catalog {spec.catalog!r}"
             return Settled(
-                state=replace(before, problem=CatalogProblem(code=CATALOG_UNKNOWN, message=message)), before=before
+                state=replace(before, problem=RunWarning(code=CATALOG_UNKNOWN, message=message)), before=before
             )
         signature = signature_of(spec, catalog)
         # Metadata may have been written since, of a history, or after a failure.
@@ -349,7 +349,7 @@ class Registrar:
         signature = signature_of(spec, job.catalogs[spec.catalog or ""])
         self.row(job, spec, in_same_catalog(before, signature)).check_all(tables_of(self.storage, job, spec))
 
-    def compare(self, job: JobSpec, spec: TableSpec, *, act: bool) -> tuple[list[TableCheck], CatalogProblem | None]:
+    def compare(self, job: JobSpec, spec: TableSpec, *, act: bool) -> tuple[list[TableCheck], RunWarning | None]:
         """Compare every table of the row with its current entry.
 
         Args:
@@ -371,7 +371,7 @@ class Registrar:
             state = replace(state, former={check.name: state.former[check.name] for check in former_checks})
             checks += former_checks
             problem = (
-                CatalogProblem(code=CATALOG_ENTRY_LEFT, message=f"{former_checks[0].name}: {LEFT}")
+                RunWarning(code=CATALOG_ENTRY_LEFT, message=f"{former_checks[0].name}: {LEFT}")
                 if former_checks
                 else None
             )
@@ -412,7 +412,7 @@ _PASSING = (
 
 
 def _state_after(
-    before: RegistrationState, checks: list[TableCheck], problem: CatalogProblem | None, signature: str,
+    before: RegistrationState, checks: list[TableCheck], problem: RunWarning | None, signature: str,
     version: int | None,
 ) -> RegistrationState:  # fmt: skip
     tables = dict(before.tables)
