@@ -17,7 +17,7 @@ import typer
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, each, perform, show_counts
+from airflow_gddl.cli.job import Request, ask, ask_for_all, carry_out, each, finish, perform, show_counts
 from airflow_gddl.cli.options import read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_connection, require_name
@@ -75,12 +75,10 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
     dry_run: DryRun = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
-
     ask_for_all(table or (), every=every, unasked=yes or dry_run)
     action: Action = Plan(of=Rebuild()) if dry_run else Rebuild()
     request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
-    carry_out(context.of(ctx), request, show_plans if dry_run else job.show_runs)
+    carry_out(context.of(ctx), request, job.show_plans if dry_run else job.show_runs)
 
 
 def reload(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -110,21 +108,16 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
     request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
     if dry_run:
-        from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
-
-        carry_out(cli, replace(request, action=Plan(of=replace(action, confirmed=False))), show_plans)
-    done = perform(cli, request)
-    again = tuple(r.table for r in done.outcome.results if r.error is not None and r.error.code == RELOAD_UNCONFIRMED)
-    if again and _agreed(cli, done, again):
-        request = replace(request, tables=again, action=replace(action, confirmed=True))
-        kept = [result for result in done.outcome.results if result.table not in again]
-        done = perform(cli, request)
-        done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
-    if not json:
-        (job.show_runs if since or until else show_reloads)(cli.screen, done.outcome.results)
-    job.show_troubles(cli, done.outcome)
-    failed = any(result.status == "failed" for result in done.outcome.results)
-    raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
+        carry_out(cli, replace(request, action=Plan(of=replace(action, confirmed=False))), job.show_plans)
+    outcome = perform(cli, request)
+    unconfirmed = [r for r in outcome.results if r.error is not None and r.error.code == RELOAD_UNCONFIRMED]
+    if unconfirmed and _agreed(cli, unconfirmed):
+        kept = [result for result in outcome.results if result not in unconfirmed]
+        tables = [result.table for result in unconfirmed]
+        outcome = perform(cli, replace(request, tables=tables, action=replace(action, confirmed=True)))
+        outcome = replace(outcome, results=(*kept, *outcome.results))
+    show = job.show_runs if since or until else show_reloads
+    finish(cli, request, outcome, show, lambda result: result.status == "failed")
 
 
 def _landed(name: str, text: str | None) -> str:
@@ -145,14 +138,14 @@ def _landed(name: str, text: str | None) -> str:
     return since.isoformat()
 
 
-def _agreed(cli: CliContext, done: Done, tables: Sequence[str]) -> bool:
+def _agreed(cli: CliContext, unconfirmed: Sequence[JobResult]) -> bool:
     """Ask at a terminal, with what each table would lose; false without one."""
     if not sys.stdin.isatty():
         return False
-    for result in done.outcome.results:
-        if result.table in tables and result.error is not None:
+    for result in unconfirmed:
+        if result.error is not None:
             cli.screen.say(result.error.message, "yellow")
-    return typer.confirm(f"Reload {', '.join(tables)}?", default=False)
+    return typer.confirm(f"Reload {', '.join(result.table for result in unconfirmed)}?", default=False)
 
 
 def resync(  # noqa: PLR0913 - typer reads each option of the command from one parameter

@@ -12,7 +12,6 @@ import typer
 from airflow_gddl.cli import context, job, metadata, options
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.job import (
-    Done,
     Lines,
     Request,
     ask_for_all,
@@ -31,6 +30,7 @@ from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runtime.compiled.keeper import sign
 from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor, DesiredStateKeeper
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
 
-def keep(cli: CliContext, request: Request) -> Done:
-    """Load the request's tables until Ctrl-C or SIGTERM, which end the job after its current batch.
+def keep(cli: CliContext, request: Request) -> JobOutcome:
+    """Load the request's tables until Ctrl-C or SIGTERM, which end the job after its current batch; see `perform`.
 
     Raises:
         GddlError: nothing was run.
@@ -78,7 +78,7 @@ def keep(cli: CliContext, request: Request) -> Done:
         standing.remove()
     if outcome.exit_status in (0, 1):  # a stop signal is the regular end
         outcome = replace(outcome, cancelled_by=None)
-    return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
+    return replace(outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
 def _desired(loaded: LoadedMetadata, tables: tuple[TableSpec, ...]) -> DesiredState:
@@ -144,7 +144,7 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
                 OPTION_INVALID, "--continuous can't be combined with --full-refresh or --dry-run", remedy=remedy
             )
         kept = keep(cli, Request(metadata=metadata, tables=table, as_json=json))
-        job.show_troubles(cli, kept.outcome)
+        job.show_troubles(cli, kept)
         raise typer.Exit(kept.exit_status)
     if full_refresh:
         ask_for_all(table or (), every=every, unasked=yes or dry_run)

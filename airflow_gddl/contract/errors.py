@@ -62,6 +62,11 @@ def brief(message: str, most: int) -> str:
     return (what[:room].rstrip() + _CUT + mark + remedy)[:most]
 
 
+def coded(code: str, message: str) -> str:
+    """The message with its code before it, once."""
+    return message if message.startswith(f"[{code}]") else f"[{code}] {message}"
+
+
 class FatalError(GddlError):
     """A retry fails with the same error until a user fixes the cause."""
 
