@@ -42,22 +42,6 @@ from airflow_gddl.stores.delta_tables import quarantined_codes
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
-_REBUILD = """Make replica and history again from what the lake knows: the change table, and files not yet in it.
-
-No landing file is needed; no column, row or before image is lost. Use it after a change of keys, sequence_by, mask,
-exclude_columns, partition_by or options.types, and where a replica was damaged."""
-_RELOAD = """Load tables again from the files that are there now, and from nothing else.
-
-What only the change table knew is archived: it stays there with generation 0 and no longer counts. Use it after a
-TRUNCATE, a new snapshot, a lost replication slot or a wrong type, once the old files are out of the landing folder.
-Where rows, columns or changes would go, it says which and asks; --yes answers.
-
-With --since and --until only change files that landed in this time are read again: restored, mended, or written again
-at the source. What they hold besides is added, and what they hold no more stays. Files that wait are loaded, too."""
-_RESYNC = """Read rows from the source, which take the place of the table's; a row that the source lacks is deleted.
-
-The rows are those of --key, or those that the last `gddl verify` found different. Changes that come later are applied
-to them."""
 _LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
 _READ = ("rows", "absent", "files")
 
@@ -75,6 +59,11 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
     dry_run: DryRun = False,
     wait: options.Wait = 0.0,
 ) -> None:
+    """Make replica and history again from what the lake knows: the change table, and files not yet in it.
+
+    No landing file is needed; no column, row or before image is lost. Use it after a change of keys, sequence_by, mask,
+    exclude_columns, partition_by or options.types, and where a replica was damaged.
+    """
     ask_for_all(table or (), every=every, unasked=yes or dry_run)
     action: Action = Plan(of=Rebuild()) if dry_run else Rebuild()
     request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
@@ -101,6 +90,16 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     json: options.Json = False,
     wait: options.Wait = 0.0,
 ) -> None:
+    """Load tables again from the files that are there now, and from nothing else.
+
+    What only the change table knew is archived: it stays there with generation 0 and no longer counts. Use it after a
+    TRUNCATE, a new snapshot, a lost replication slot or a wrong type, once the old files are out of the landing folder.
+    Where rows, columns or changes would go, it says which and asks; --yes answers.
+
+    With --since and --until only change files that landed in this time are read again: restored, mended, or written
+    again at the source. What they hold besides is added, and what they hold no more stays. Files that wait are loaded,
+    too.
+    """
     if not from_files:
         remedy = "write --from-files; to keep what the change table knows, use `gddl rebuild --table SCHEMA.NAME`"
         raise MetadataError(OPTION_INVALID, "the command does not say from what it reloads", remedy=remedy)
@@ -169,6 +168,11 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
     source_connection: options.SourceConnection = "",
     wait: options.Wait = 0.0,
 ) -> None:
+    """Read rows from the source, which take the place of the table's; a row that the source lacks is deleted.
+
+    The rows are those of --key, or those that the last `gddl verify` found different. Changes that come later are
+    applied to them.
+    """
     require_name(source_connection)
     keys = read_keys(key or [])
     if bool(keys) == differences:
@@ -195,9 +199,6 @@ def _require_rows(
     require_connection(cli, connection, loaded, tables)
     for key in keys:
         require_whole_key(key, loaded, tables)
-
-
-rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC
 
 
 def show_reloads(screen: Screen, results: Sequence[JobResult]) -> None:
