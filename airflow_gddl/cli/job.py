@@ -19,9 +19,8 @@ from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, 
 from airflow_gddl.contract.actions import Action, Load, Maintain, Run, Verify
 from airflow_gddl.contract.alike import Group, Message, grouped, the_same_in
 from airflow_gddl.contract.basics import CLEARING, LOADS
-from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.completeness import WINDOWS
-from airflow_gddl.contract.errors import MetadataError, coded, documented
+from airflow_gddl.contract.errors import coded, documented, invalid_option
 from airflow_gddl.contract.names import few
 from airflow_gddl.contract.result import STARTING_SPARK, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
@@ -458,7 +457,7 @@ def ask_for_all(tables: Sequence[str], *, every: bool, unasked: bool) -> None:
     """
     if bool(tables) == every:
         what = "--all was given beside --table" if every else "no table is named to be rebuilt"
-        raise MetadataError(OPTION_INVALID, what, remedy="write --table SCHEMA.NAME, or --all for all tables")
+        raise invalid_option(what, "write --table SCHEMA.NAME, or --all for all tables")
     if every:
         ask("Rebuild all tables?", yes=unasked)
 

@@ -32,7 +32,7 @@ from airflow_gddl.contract.actions import (
 from airflow_gddl.contract.codes import FILE_UNREADABLE, KEY_INVALID, OPTION_INVALID, RELOAD_UNCONFIRMED, SHARD_REMOVED
 from airflow_gddl.contract.documentation import of_quarantined
 from airflow_gddl.contract.durations import is_duration, moment_of, seconds
-from airflow_gddl.contract.errors import OF_FILES, FatalError, GddlError, MetadataError
+from airflow_gddl.contract.errors import OF_FILES, FatalError, GddlError, MetadataError, invalid_option
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import DISMISSIBLE, JobResult
 from airflow_gddl.contract.s3 import is_s3
@@ -102,7 +102,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     """
     if not from_files:
         remedy = "write --from-files; to keep what the change table knows, use `gddl rebuild --table SCHEMA.NAME`"
-        raise MetadataError(OPTION_INVALID, "the command does not say from what it reloads", remedy=remedy)
+        raise invalid_option("the command does not say from what it reloads", remedy)
     cli = context.of(ctx)
     action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
     request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
@@ -133,7 +133,7 @@ def _landed(name: str, text: str | None) -> str:
         since = datetime.now(UTC) - timedelta(seconds=seconds(text)) if is_duration(text) else moment_of(text)
     except (ValueError, OverflowError) as error:
         remedy = "write e.g. 2026-01-31, 2026-01-31T12:00:00Z or 24h"
-        raise MetadataError(OPTION_INVALID, f"{name} {text!r} is not a moment", remedy=remedy) from error
+        raise invalid_option(f"{name} {text!r} is not a moment", remedy) from error
     return since.isoformat()
 
 
@@ -304,7 +304,7 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     """
     cli = context.of(ctx)
     if not reason.strip():
-        raise MetadataError(OPTION_INVALID, "--reason is empty", remedy="say why nothing better is expected")
+        raise invalid_option("--reason is empty", "say why nothing better is expected")
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
         ask(f"Give up the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)

@@ -24,8 +24,7 @@ from airflow_gddl.cli.job import (
 from airflow_gddl.cli.screen import Screen, count
 from airflow_gddl.cli.verify import require_connection
 from airflow_gddl.contract.actions import Load, LoadFromSource, Plan, Rebuild, Run
-from airflow_gddl.contract.codes import OPTION_INVALID
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import invalid_option
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
@@ -49,7 +48,7 @@ def keep(cli: CliContext, request: Request) -> JobOutcome:
     if RUNNERS.get(loaded.runner).remote:
         remedy = "run it under Airflow, which watches remote jobs, or set GDDL_RUNNER=local"
         what = f"runner {loaded.runner} can't be followed from a terminal"
-        raise MetadataError(OPTION_INVALID, what, where="--continuous", remedy=remedy)
+        raise invalid_option(what, remedy, "--continuous")
     tables, bad = metadata.choose(cli, loaded, request.tables or (), request.metadata)
     if not tables:
         raise metadata.none_enabled(request.metadata)
@@ -140,9 +139,7 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     if continuous:
         if full_refresh or dry_run:
             remedy = "run them one after the other"
-            raise MetadataError(
-                OPTION_INVALID, "--continuous can't be combined with --full-refresh or --dry-run", remedy=remedy
-            )
+            raise invalid_option("--continuous can't be combined with --full-refresh or --dry-run", remedy)
         kept = keep(cli, Request(metadata=metadata, tables=table, as_json=json))
         job.show_troubles(cli, kept)
         raise typer.Exit(kept.exit_status)

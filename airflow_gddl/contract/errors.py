@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_gddl.contract.codes import STATE_CONTENDED, Code
+from airflow_gddl.contract.codes import OPTION_INVALID, STATE_CONTENDED, Code
 
 DOCUMENTATION = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
 
@@ -91,6 +91,11 @@ class QuarantinableError(GddlError):
 
 class MetadataError(FatalError):
     """Invalid metadata or arguments; exit status 2 on the command line."""
+
+
+def invalid_option(what: str, remedy: str, where: str = "") -> MetadataError:
+    """`OPTION_INVALID`."""
+    return MetadataError(OPTION_INVALID, what, where=where, remedy=remedy)
 
 
 FieldPath = tuple[str | int, ...]
