@@ -480,7 +480,7 @@ def show_counts(
     screen.table(["table", "status", *number_columns(*titles)], rows)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Request:
     """A command's request.
 

@@ -66,7 +66,7 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
     """
     ask_for_all(table or (), every=every, unasked=yes or dry_run)
     action: Action = Plan(of=Rebuild()) if dry_run else Rebuild()
-    request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
+    request = Request(metadata, table, action, full_listing=True, wait=wait, as_json=json)
     carry_out(context.of(ctx), request, job.show_plans if dry_run else job.show_runs)
 
 
@@ -105,7 +105,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         raise invalid_option("the command does not say from what it reloads", remedy)
     cli = context.of(ctx)
     action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
-    request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
+    request = Request(metadata, table, action, full_listing=True, wait=wait, as_json=json)
     if dry_run:
         carry_out(cli, replace(request, action=Plan(of=replace(action, confirmed=False))), job.show_plans)
     outcome = perform(cli, request)
@@ -181,7 +181,7 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
     cli = context.of(ctx).lending(source_connection)
     action = ResyncRows(keys=keys, differences=differences, source_connection=source_connection)
     check = partial(_require_rows, cli, source_connection, keys)
-    request = Request(metadata=metadata, tables=table, action=action, wait=wait, as_json=json, check=check)
+    request = Request(metadata, table, action, wait=wait, as_json=json, check=check)
     carry_out(cli, request, show_repaired)
 
 
@@ -247,9 +247,9 @@ def list_errors(  # noqa: PLR0913, PLR0917 - typer reads each option of the comm
     cli = context.of(ctx)
     check = partial(_require_codes, cli, code or ())
     request = Request(
-        metadata=metadata,
-        tables=table,
-        action=HandleErrors(limit=limit, codes=tuple(code or ())),
+        metadata,
+        table,
+        HandleErrors(limit=limit, codes=tuple(code or ())),
         as_json=json,
         check=check,
     )
@@ -269,9 +269,9 @@ def replay(
     cli = context.of(ctx)
     check = partial(_require_codes, cli, code or ())
     request = Request(
-        metadata=metadata,
-        tables=table,
-        action=HandleErrors(mode="replay", codes=tuple(code or ())),
+        metadata,
+        table,
+        HandleErrors(mode="replay", codes=tuple(code or ())),
         wait=wait,
         as_json=json,
         check=check,
@@ -312,7 +312,7 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
         mode="dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=context.user_name()
     )
     check = partial(_require_codes, cli, rows)
-    request = Request(metadata=metadata, tables=(table,), action=action, wait=wait, as_json=json, check=check)
+    request = Request(metadata, (table,), action, wait=wait, as_json=json, check=check)
     carry_out(cli, request, each(show_dismissal))
 
 

@@ -140,16 +140,16 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
         if full_refresh or dry_run:
             remedy = "run them one after the other"
             raise invalid_option("--continuous can't be combined with --full-refresh or --dry-run", remedy)
-        kept = keep(cli, Request(metadata=metadata, tables=table, as_json=json))
+        kept = keep(cli, Request(metadata, table, as_json=json))
         job.show_troubles(cli, kept)
         raise typer.Exit(kept.exit_status)
     if full_refresh:
         ask_for_all(table or (), every=every, unasked=yes or dry_run)
     load: Load = Rebuild() if full_refresh else Run()
     request = Request(
-        metadata=metadata,
-        tables=table,
-        action=Plan(of=load) if dry_run else load,
+        metadata,
+        table,
+        Plan(of=load) if dry_run else load,
         full_listing=True,
         wait=wait,
         as_json=json,
@@ -183,9 +183,9 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     cli = context.of(ctx)
     check = partial(require_connection, cli, source_connection)
     request = Request(
-        metadata=metadata,
-        tables=table,
-        action=LoadFromSource(again=again, source_connection=source_connection),
+        metadata,
+        table,
+        LoadFromSource(again=again, source_connection=source_connection),
         wait=wait,
         as_json=json,
         check=check,

@@ -84,7 +84,7 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
     )
     check = partial(require_connection, cli, source_connection)
     show = job.show_against if against else job.show_windows if since else job.show_verdicts
-    request = Request(metadata=metadata, tables=table, action=action, as_json=json, check=check)
+    request = Request(metadata, table, action, as_json=json, check=check)
     carry_out(cli, request, show, lambda result: job.verdict(result) == "different")
 
 

@@ -395,19 +395,22 @@ class RemoteRunner:
             GddlError: as `Platform` and `Attempts`; stored attempts are kept.
         """
         results: list[JobResult] = []
-        page, died = "", False
+        page, died, waiting, stopped = "", False, None, None
         for part in _by_tier(spec):
             passage = _Passage(self, part, listener)
             waiting, stopped = self._go(passage)
             results += passage.results
             page, died = passage.page or page, died or passage.died
             if waiting is not None or stopped is not None:
-                status = 0 if stopped is None else 128 + stopped
-                return JobOutcome(
-                    results=tuple(results), exit_status=status, cancelled_by=stopped, log=page or None, waiting=waiting
-                )
-        failed = died or any(result.status == "failed" for result in results)
-        return JobOutcome(results=tuple(results), exit_status=int(failed), log=page or None)
+                break
+        failed = waiting is None and (died or any(result.status == "failed" for result in results))
+        return JobOutcome(
+            results=tuple(results),
+            exit_status=int(failed) if stopped is None else 128 + stopped,
+            cancelled_by=stopped,
+            log=page or None,
+            waiting=waiting,
+        )
 
     def _go(self, passage: _Passage) -> tuple[WaitPolicy | None, int | None]:
         """Wait for the remaining run, and record the signal that stopped this process."""
