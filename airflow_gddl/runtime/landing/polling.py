@@ -117,12 +117,10 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
 
 def held(watermarks: Mapping[str, Watermark], tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
     """Watermarks of the tables whose next full listing is not yet due, by table; a time in the future (the clock was set
-    back) counts as due."""
-    return {
-        name: watermarks[name]
-        for name in tables
-        if name in watermarks and not is_listing_due(watermarks[name].swept, now)
-    }
+    back) counts as due.
+    """
+    known = {name: watermarks[name] for name in tables if name in watermarks}
+    return {name: watermark for name, watermark in known.items() if not is_listing_due(watermark.swept, now)}
 
 
 def _sorting_time(name: str) -> str | None:
