@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract import python_command
-from airflow_gddl.contract.codes import OPTION_INVALID
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import MetadataError, invalid_option
 from airflow_gddl.provider import DEFAULTS
 from airflow_gddl.runtime.compiled.cache import CompiledSettings, places
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
@@ -180,4 +179,4 @@ def environ_of(document: PipelineDocument | Directory) -> Mapping[str, str]:
 
 def _wrong(option: str, what: str, remedy: str) -> MetadataError:
     where = f"[{SECTION}] {option}"
-    return MetadataError(OPTION_INVALID, f"{what}: {text(option)!r:.80}", where=where, remedy=remedy)
+    return invalid_option(f"{what}: {text(option)!r:.80}", remedy, where)

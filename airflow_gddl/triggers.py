@@ -24,7 +24,7 @@ from airflow_gddl.hooks.aws import FromAirflow
 from airflow_gddl.reporting.continuous_monitor import MonitoredPipeline, RemoteJobMonitor
 from airflow_gddl.runners.descriptor import make_platform
 from airflow_gddl.runners.interface import Platform, RunStatus, WaitPolicy
-from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled, time_out
+from airflow_gddl.runners.remote import Attempts, TaskKey, cancel, pauses, polled
 from airflow_gddl.runtime.landing.polling import Poll, poll
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Question, observe
@@ -221,7 +221,7 @@ class GddlRunTrigger(BaseTrigger):
         watch = self._watch
         self.log.warning("run %s has reached the time limit of its task and is cancelled", watch.run.handle.run)
         try:
-            time_out(platform, Attempts(open_store(self._environ()), watch.lake, watch.task), watch.run)
+            cancel(platform, Attempts(open_store(self._environ()), watch.lake, watch.task), watch.run, "timeout")
         except GddlError as error:
             self.log.warning("run %s could not be cancelled: %s", watch.run.handle.run, error)
             return not isinstance(error, RetriableError)
@@ -270,7 +270,7 @@ class GddlRunTrigger(BaseTrigger):
             cancel(self._platform(), attempts, watch.run)
             return
         # The run finishes its current batch; if it misses the stop request, the next try cancels it.
-        attempts.stop(watch.run.number)
+        attempts.mark(watch.run.number, "stop")
         store.write(stop_path(standing_folder(watch.lake, watch.kept.pipeline), watch.kept.job), b"")
 
     def _platform(self) -> Platform:

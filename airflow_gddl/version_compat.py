@@ -20,12 +20,24 @@ def _first(name: str, *modules: str) -> Any:
 
 
 conf = _first("conf", "airflow.sdk.configuration", "airflow.configuration")
-AirflowException = _first("AirflowException", "airflow.sdk.exceptions", "airflow.exceptions")
-AirflowFailException = _first("AirflowFailException", "airflow.sdk.exceptions", "airflow.exceptions")
-AirflowSkipException = _first("AirflowSkipException", "airflow.sdk.exceptions", "airflow.exceptions")
-AirflowTaskTimeout = _first("AirflowTaskTimeout", "airflow.sdk.exceptions", "airflow.exceptions")
-TaskDeferred = _first("TaskDeferred", "airflow.sdk.exceptions", "airflow.exceptions")
-DownstreamTasksSkipped = _first("DownstreamTasksSkipped", "airflow.sdk.exceptions", "airflow.exceptions")
+(
+    AirflowException,
+    AirflowFailException,
+    AirflowSkipException,
+    AirflowTaskTimeout,
+    TaskDeferred,
+    DownstreamTasksSkipped,
+) = (
+    _first(name, "airflow.sdk.exceptions", "airflow.exceptions")
+    for name in (
+        "AirflowException",
+        "AirflowFailException",
+        "AirflowSkipException",
+        "AirflowTaskTimeout",
+        "TaskDeferred",
+        "DownstreamTasksSkipped",
+    )
+)
 
 STARTS_FROM_TRIGGER = hasattr(BaseTrigger, "render_template_fields")
 """Whether a task can start in the triggerer with its run's params: only a trigger that renders templates gets them."""

@@ -286,7 +286,7 @@ _PLATFORM = "airflow_gddl.tools.platform_check"
 """The room of `--platform`."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Checked:
     """Result of one check.
 
@@ -360,13 +360,13 @@ def check_all(cli: CliContext, folder: str) -> Iterator[Checked]:
 
     With unreadable metadata, later checks are skipped.
     """
-    yield Checked(subject="airflow-gddl", status="ok", message=f"{__version__}, Python {platform.python_version()}")
+    yield Checked("airflow-gddl", "ok", f"{__version__}, Python {platform.python_version()}")
     yield _airflow()
     yield from _extensions()
     try:
         loaded = metadata_folder.read(cli, folder)
     except GddlError as error:
-        yield Checked(subject="metadata", status="failed", message=str(error))
+        yield Checked("metadata", "failed", str(error))
         return
     yield _rows(loaded)
     for subject, root in _landings_of(loaded):
@@ -398,7 +398,7 @@ def _logs(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
         tables = [spec.name_in_source for spec in specs]
         for one in lacking:  # of a table without an enabled row it stops none
             status: Literal["failed", "warning"] = "failed" if one.concerns(tables) else "warning"
-            yield Checked(subject=checked.subject, status=status, message=f"{one.what}. Remedy: {one.statement}")
+            yield Checked(checked.subject, status, f"{one.what}. Remedy: {one.statement}")
         if not any(one.concerns(tables) for one in lacking):
             yield checked
 
@@ -413,7 +413,7 @@ def _mask_key(cli: CliContext, loaded: LoadedMetadata) -> Checked:
     """Jobs of a platform have a key of their own."""
     if RUNNERS.get(loaded.runner).remote and not {MASK_KEY, MASK_KEY_FILE} & set(cli.environ):
         where = f"jobs read {MASK_KEY} on {loaded.runner}, not on this machine"
-        return Checked(subject="mask key", status="skipped", message=where)
+        return Checked("mask key", "skipped", where)
 
     def tried() -> str:
         mask_key(cli.environ)
@@ -507,7 +507,7 @@ def _catalog(cli: CliContext, loaded: LoadedMetadata, name: str) -> Checked:
     subject, spec = f"catalog {name}", loaded.catalogs[name]
     if RUNNERS.get(loaded.runner).remote:
         skipped = f"jobs reach it from {loaded.runner}, not this machine; try `gddl catalog diff`"
-        return Checked(subject=subject, status="skipped", message=skipped)
+        return Checked(subject, "skipped", skipped)
     databases = [entry_name(spec, table).database for table in loaded.tables if table.catalog == name]
     return _tried(subject, lambda: probe_catalog(spec, next(iter(databases), "default"), cli.environ))
 
@@ -531,25 +531,25 @@ def _is_written_by_jobs(loaded: LoadedMetadata, root: str) -> bool:
 
 def _tried(subject: str, probe: Callable[[], str]) -> Checked:
     try:
-        return Checked(subject=subject, status="ok", message=probe())
+        return Checked(subject, "ok", probe())
     except ProbeSkippedError as skipped:
-        return Checked(subject=subject, status="skipped", message=str(skipped))
+        return Checked(subject, "skipped", str(skipped))
     except GddlError as error:
-        return Checked(subject=subject, status="failed", message=str(error))
+        return Checked(subject, "failed", str(error))
 
 
 def _rows(loaded: LoadedMetadata) -> Checked:
     if loaded.problems:
         problems = f"{counted(len(loaded.problems), 'problem')} in the metadata. Remedy: see `gddl validate`"
-        return Checked(subject="metadata", status="failed", message=problems)
+        return Checked("metadata", "failed", problems)
     enabled = sum(spec.enabled for spec in loaded.tables)
-    return Checked(subject="metadata", status="ok", message=f"{counted(enabled, 'enabled table')}")
+    return Checked("metadata", "ok", f"{counted(enabled, 'enabled table')}")
 
 
 def _airflow() -> Checked:
     version = packages.installed_version("apache-airflow")
     if version is None:
-        return Checked(subject="Airflow", status="skipped", message="not installed here; commands work without it")
+        return Checked("Airflow", "skipped", "not installed here; commands work without it")
     return _tried("Airflow", lambda: _supported(version))
 
 

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from airflow_gddl.cli import context, options
-from airflow_gddl.contract.codes import OPTION_INVALID, REGISTER
+from airflow_gddl.contract.codes import REGISTER
 from airflow_gddl.contract.documentation import of_code
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import invalid_option
 
 
 def codes(
@@ -22,7 +22,7 @@ def codes(
     screen, name = context.of(ctx).screen, (code or "").upper()
     if name and name not in REGISTER:
         near = ", ".join(get_close_matches(name, REGISTER)) or "`gddl codes` lists all"
-        raise MetadataError(OPTION_INVALID, f"no code is called {code!r:.80}", remedy=f"near: {near}")
+        raise invalid_option(f"no code is called {code!r:.80}", f"near: {near}")
     shown = [REGISTER[name]] if name else [REGISTER[one] for one in sorted(REGISTER)]
     if json:
         screen.records(

@@ -290,20 +290,9 @@ def explained(message: str, options: list[str]) -> str:
     return f"{message}; name tables with an option: {' '.join(f'--table {name}' for name in tables)}"
 
 
-_HELP = """Bring database tables into Delta Lake and keep them there, by metadata.
-
-Exit status:
-0: all succeeded.
-1: a table failed, the others succeeded.
-2: invalid metadata or arguments.
-75: transient error, retry.
-
-With --debug, anywhere, an error shows its traceback."""
-
 app = typer.Typer(
     name="gddl",
     cls=Commands,
-    help=_HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings=_SETTINGS,
@@ -322,4 +311,14 @@ def _root(
     _version: Annotated[
         bool, typer.Option("--version", metavar="", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
-) -> None: ...
+) -> None:
+    """Bring database tables into Delta Lake and keep them there, by metadata.
+
+    Exit status:
+    0: all succeeded.
+    1: a table failed, the others succeeded.
+    2: invalid metadata or arguments.
+    75: transient error, retry.
+
+    With --debug, anywhere, an error shows its traceback.
+    """

@@ -10,8 +10,7 @@ import typer
 
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
-from airflow_gddl.contract.codes import OPTION_INVALID
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import MetadataError, invalid_option
 from airflow_gddl.runners.descriptor import RUNNERS, renderer_of
 from airflow_gddl.tools.bundle import EPOCH, MWAA, Bundle, Extra, JobFiles, Target, here
 
@@ -112,20 +111,20 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
 
 def _check_mwaa(platform: str | None, runner: str | None, extra: list[Extra] | None) -> None:
     if runner is not None and platform != _MWAA:
-        raise MetadataError(OPTION_INVALID, f"--runner {runner} without --for mwaa", remedy=f"write --for {runner}")
+        raise invalid_option(f"--runner {runner} without --for mwaa", f"write --for {runner}")
     if extra and platform != _MWAA:
         remedy = "leave --extra out, or write --for mwaa"
-        raise MetadataError(OPTION_INVALID, f"--extra {extra[0]} without --for mwaa", remedy=remedy)
+        raise invalid_option(f"--extra {extra[0]} without --for mwaa", remedy)
     if runner is not None and runner in RUNNERS.names() and not RUNNERS.get(runner).remote:
         remedy = "name a runner whose jobs run on a platform"
-        raise MetadataError(OPTION_INVALID, f"--runner {runner}: its jobs would run on MWAA's workers", remedy=remedy)
+        raise invalid_option(f"--runner {runner}: its jobs would run on MWAA's workers", remedy)
 
 
 def _check_offline(platform: str | None, *, offline: bool, constraints: str | None) -> None:
     if offline and platform != _MWAA:
-        raise MetadataError(OPTION_INVALID, "--offline without --for mwaa", remedy="leave it out: only MWAA installs")
+        raise invalid_option("--offline without --for mwaa", "leave it out: only MWAA installs")
     if constraints is not None and not offline:
-        raise MetadataError(OPTION_INVALID, "--constraints without --offline", remedy="add --offline")
+        raise invalid_option("--constraints without --offline", "add --offline")
 
 
 def _job_files(option: str, name: str) -> JobFiles:
@@ -137,17 +136,17 @@ def _job_files(option: str, name: str) -> JobFiles:
     try:
         reference = RUNNERS.get(_RUNNERS.get(name, name)).bundle
     except MetadataError as error:
-        raise MetadataError(OPTION_INVALID, f"{option}: {error.what}", remedy=error.remedy) from error
+        raise invalid_option(f"{option}: {error.what}", error.remedy) from error
     if not reference:
         remedy = "leave the option out: this runner needs the wheel at most"
-        raise MetadataError(OPTION_INVALID, f"{option} {name}: there are no files for it", remedy=remedy)
+        raise invalid_option(f"{option} {name}: there are no files for it", remedy)
     files: JobFiles = RUNNERS.load(reference)
     return files
 
 
 def _epoch(text: str) -> int:
     if text and not text.isdigit():
-        raise MetadataError(OPTION_INVALID, f"SOURCE_DATE_EPOCH is {text!r}", remedy="write seconds since 1970")
+        raise invalid_option(f"SOURCE_DATE_EPOCH is {text!r}", "write seconds since 1970")
     return int(text or EPOCH)
 
 

@@ -55,9 +55,7 @@ def explain(
     cli = context.of(ctx)
     named = read_key(key, alone=True)
     check = partial(require_whole_key, named)
-    request = Request(
-        metadata=metadata, tables=(table,), action=Explain(key=named, limit=limit), as_json=json, check=check
-    )
+    request = Request(metadata, (table,), Explain(key=named, limit=limit), as_json=json, check=check)
     carry_out(cli, request, each(show_history))
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from airflow_gddl.cli import airflow_home, context, metadata, options
+from airflow_gddl.cli import airflow_home, context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, CliContext
 from airflow_gddl.cli.screen import Screen, counted
@@ -339,13 +339,13 @@ def validate(
 
 
 def _answer(screen: Screen, problems: tuple[Problem, ...], folder: str, form: Format) -> None:
-    if form is Format.TEXT and problems:
-        metadata.show(screen, problems, folder, error=False)
+    if form is Format.TEXT:
+        metadata_folder.show(screen, problems, folder, error=False)
     for problem in problems:
         if form is Format.JSON:
             screen.record(problem)
         elif form is Format.GITHUB:
-            screen.dictate(metadata.github_annotation(problem, folder))
+            screen.dictate(metadata_folder.github_annotation(problem, folder))
 
 
 def _warn(screen: Screen, warning: Problem, folder: str, form: Format) -> None:
@@ -353,6 +353,6 @@ def _warn(screen: Screen, warning: Problem, folder: str, form: Format) -> None:
     if form is Format.JSON:
         screen.records([{**asdict(warning), "level": "warning"}])
     elif form is Format.GITHUB:
-        screen.dictate(metadata.github_annotation(warning, folder, "warning"))
+        screen.dictate(metadata_folder.github_annotation(warning, folder, "warning"))
     else:
         screen.warn(warning.compiler_line(folder), "yellow")

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -19,9 +19,8 @@ from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, counted, 
 from airflow_gddl.contract.actions import Action, Load, Maintain, Run, Verify
 from airflow_gddl.contract.alike import Group, Message, grouped, the_same_in
 from airflow_gddl.contract.basics import CLEARING, LOADS
-from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.completeness import WINDOWS
-from airflow_gddl.contract.errors import MetadataError, documented
+from airflow_gddl.contract.errors import coded, documented, invalid_option
 from airflow_gddl.contract.names import few
 from airflow_gddl.contract.result import STARTING_SPARK, JobResult, Status
 from airflow_gddl.contract.source_access import of_tables
@@ -296,11 +295,6 @@ def _attention_of(cli: CliContext, result: JobResult) -> Iterator[tuple[str, str
             yield code, what_to_do(code, result.table)
 
 
-def coded(code: str, message: str) -> str:
-    """The message with its code before it, once."""
-    return message if message.startswith(f"[{code}]") else f"[{code}] {message}"
-
-
 @contextmanager
 def display(screen: Screen, tables: int, *, as_json: bool) -> Iterator[Lines | ProgressBars]:
     """The display for the terminal; see `Lines` for its arguments."""
@@ -422,12 +416,22 @@ def carry_out(
         typer.Exit: always, with the command's status.
         GddlError: nothing was run.
     """
-    done = perform(cli, request)
+    finish(cli, request, perform(cli, request), show, is_finding)
+
+
+def finish(
+    cli: CliContext,
+    request: Request,
+    outcome: JobOutcome,
+    show: Show,
+    is_finding: Callable[[JobResult], object] | None = None,
+) -> NoReturn:
+    """See `carry_out`; after `perform`."""
     if not request.as_json:
-        show(cli.screen, done.outcome.results)
-    show_troubles(cli, done.outcome)
-    has_finding = is_finding is not None and any(map(is_finding, done.outcome.results))
-    raise typer.Exit(context.FAILED if has_finding and done.exit_status == context.OK else done.exit_status)
+        show(cli.screen, outcome.results)
+    show_troubles(cli, outcome)
+    has_finding = is_finding is not None and any(map(is_finding, outcome.results))
+    raise typer.Exit(context.FAILED if has_finding and outcome.exit_status == context.OK else outcome.exit_status)
 
 
 def ask(question: str, *, yes: bool) -> None:
@@ -453,7 +457,7 @@ def ask_for_all(tables: Sequence[str], *, every: bool, unasked: bool) -> None:
     """
     if bool(tables) == every:
         what = "--all was given beside --table" if every else "no table is named to be rebuilt"
-        raise MetadataError(OPTION_INVALID, what, remedy="write --table SCHEMA.NAME, or --all for all tables")
+        raise invalid_option(what, "write --table SCHEMA.NAME, or --all for all tables")
     if every:
         ask("Rebuild all tables?", yes=unasked)
 
@@ -476,7 +480,7 @@ def show_counts(
     screen.table(["table", "status", *number_columns(*titles)], rows)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Request:
     """A command's request.
 
@@ -495,16 +499,11 @@ class Request:
     check: Callable[[LoadedMetadata, tuple[TableSpec, ...]], None] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """A finished job, and the command's exit status."""
-
-    outcome: JobOutcome
-    exit_status: int
-
-
-def perform(cli: CliContext, request: Request) -> Done:
+def perform(cli: CliContext, request: Request) -> JobOutcome:
     """Run the request's tables; invalid rows are reported and do not stop other tables.
+
+    Returns:
+        the job's outcome, with the exit status of the command.
 
     Raises:
         GddlError: nothing was run.
@@ -519,7 +518,7 @@ def perform(cli: CliContext, request: Request) -> Done:
     if tables:
         job_options = JobOptions(action=request.action, wait_seconds=request.wait, full_listing=request.full_listing)
         outcome = run_tables(cli, loaded, tables, job_options, as_json=request.as_json)
-    return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
+    return replace(outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
 def run_tables(

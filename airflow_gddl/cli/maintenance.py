@@ -27,7 +27,7 @@ def maintain(
     wait: options.Wait = 0.0,
 ) -> None:
     """Compact small files and remove unreferenced ones; readers see no change."""
-    request = Request(metadata=metadata, tables=table, action=Maintain(dry_run=dry_run), wait=wait, as_json=json)
+    request = Request(metadata, table, Maintain(dry_run=dry_run), wait=wait, as_json=json)
     carry_out(context.of(ctx), request, show_upkeep)
 
 
@@ -79,7 +79,7 @@ def release(  # noqa: PLR0913 - typer reads each option of the command from one 
     """Remove rows whose removal is held, then load the files that wait for it."""
     cli = context.of(ctx)
     ask(_ASKED[held].format(", ".join(table)), yes=yes)
-    request = Request(metadata=metadata, tables=table, action=Release(held=held.value), wait=wait, as_json=json)
+    request = Request(metadata, table, Release(held=held.value), wait=wait, as_json=json)
     carry_out(cli, request, partial(show_releases, unheld=_UNHELD[held]))
 
 
@@ -123,18 +123,18 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
         from airflow_gddl.cli.explain import show_history  # noqa: PLC0415 - of a dry run alone
 
         request = Request(
-            metadata=metadata,
-            tables=(table,),
-            action=Explain(key=named, before_erasure=True),
+            metadata,
+            (table,),
+            Explain(key=named, before_erasure=True),
             as_json=json,
             check=check,
         )
         carry_out(cli, request, each(show_history))
     ask(f"Erase one key ({', '.join(named)}) from all tables of {table}, for good?", yes=yes)
     request = Request(
-        metadata=metadata,
-        tables=(table,),
-        action=Erase(key=named, asked_by=context.user_name()),
+        metadata,
+        (table,),
+        Erase(key=named, asked_by=context.user_name()),
         wait=wait,
         as_json=json,
         check=check,

@@ -18,18 +18,21 @@ from airflow_gddl.topology.pipelines import Pipeline, arrange
 from airflow_gddl.topology.placement import NOWHERE, Placement
 
 if TYPE_CHECKING:
+    from airflow_gddl.metadata.loading import LoadedMetadata
     from airflow_gddl.metadata.problems import Problem
 
 
-def show(screen: Screen, problems: Sequence[Problem], folder: str, *, error: bool) -> None:
+def show(screen: Screen, problems: Sequence[Problem], folder: str, *, error: bool = True) -> None:
     """Show one line for each problem in the format of compilers (see `grouped` for equal ones), and their number; on
-    standard output or standard error.
+    standard error or standard output. Nothing where there are none.
 
     Args:
         folder: the metadata folder as the user named it.
     """
     from airflow_gddl.metadata.problems import grouped  # noqa: PLC0415 - see `read`
 
+    if not problems:
+        return
     for problem, more in grouped(problems):
         place, code, rest = problem.compiler_line(folder).partition(f": {problem.code}")
         screen.spans([Cell(place, "bold"), Cell(code, "red"), Cell(f"{rest}. {more}" if more else rest)], error=error)
@@ -54,11 +57,6 @@ def _data(text: str) -> str:
 
 def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-if TYPE_CHECKING:
-    from airflow_gddl.metadata.loading import LoadedMetadata
-    from airflow_gddl.metadata.problems import Problem
 
 
 def read(cli: CliContext, folder: str, *, keep_rows: bool = False) -> LoadedMetadata:
@@ -127,7 +125,7 @@ def choose(
         MetadataError: as `select`.
     """
     bad = problems_of(loaded, names)
-    show_problems(cli, bad, folder)
+    show(cli.screen, bad, folder)
     invalid = {name for problem in bad for name in _names_of(problem)}
     # Beside an invalid row the others are loaded, as where none is named; the exit status says so.
     known = {spec.table for spec in loaded.tables}
@@ -138,12 +136,6 @@ def choose(
 def problems_of(loaded: LoadedMetadata, names: Sequence[str]) -> list[Problem]:
     """Problems of the named tables; all when none is named."""
     return [problem for problem in loaded.problems if not names or not _names_of(problem).isdisjoint(names)]
-
-
-def show_problems(cli: CliContext, bad: Sequence[Problem], folder: str) -> None:
-    """On standard error, if there are any."""
-    if bad:
-        show(cli.screen, bad, folder, error=True)
 
 
 def _names_of(problem: Problem) -> set[str]:

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from airflow_gddl.contract.codes import FIELD_VALUE, KEY_INVALID, OPTION_INVALID
-from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError
+from airflow_gddl.contract.codes import FIELD_VALUE, KEY_INVALID
+from airflow_gddl.contract.errors import FatalError, GddlError, MetadataError, invalid_option
 from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.s3 import is_s3
@@ -176,4 +176,4 @@ def require_beside(other: str, given: Mapping[str, object]) -> None:
     """
     for name, value in given.items():
         if value:
-            raise MetadataError(OPTION_INVALID, f"{name} without {other}", remedy="write both, or neither")
+            raise invalid_option(f"{name} without {other}", "write both, or neither")

@@ -17,7 +17,7 @@ import typer
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.commands import Group
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.job import Done, Request, ask, ask_for_all, carry_out, each, perform, show_counts
+from airflow_gddl.cli.job import Request, ask, ask_for_all, carry_out, each, finish, perform, show_counts
 from airflow_gddl.cli.options import read_keys, require_whole_key
 from airflow_gddl.cli.screen import Cell, Screen, count, counted
 from airflow_gddl.cli.verify import require_connection, require_name
@@ -32,7 +32,7 @@ from airflow_gddl.contract.actions import (
 from airflow_gddl.contract.codes import FILE_UNREADABLE, KEY_INVALID, OPTION_INVALID, RELOAD_UNCONFIRMED, SHARD_REMOVED
 from airflow_gddl.contract.documentation import of_quarantined
 from airflow_gddl.contract.durations import is_duration, moment_of, seconds
-from airflow_gddl.contract.errors import OF_FILES, FatalError, GddlError, MetadataError
+from airflow_gddl.contract.errors import OF_FILES, FatalError, GddlError, MetadataError, invalid_option
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import DISMISSIBLE, JobResult
 from airflow_gddl.contract.s3 import is_s3
@@ -42,22 +42,6 @@ from airflow_gddl.stores.delta_tables import quarantined_codes
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
-_REBUILD = """Make replica and history again from what the lake knows: the change table, and files not yet in it.
-
-No landing file is needed; no column, row or before image is lost. Use it after a change of keys, sequence_by, mask,
-exclude_columns, partition_by or options.types, and where a replica was damaged."""
-_RELOAD = """Load tables again from the files that are there now, and from nothing else.
-
-What only the change table knew is archived: it stays there with generation 0 and no longer counts. Use it after a
-TRUNCATE, a new snapshot, a lost replication slot or a wrong type, once the old files are out of the landing folder.
-Where rows, columns or changes would go, it says which and asks; --yes answers.
-
-With --since and --until only change files that landed in this time are read again: restored, mended, or written again
-at the source. What they hold besides is added, and what they hold no more stays. Files that wait are loaded, too."""
-_RESYNC = """Read rows from the source, which take the place of the table's; a row that the source lacks is deleted.
-
-The rows are those of --key, or those that the last `gddl verify` found different. Changes that come later are applied
-to them."""
 _LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
 _READ = ("rows", "absent", "files")
 
@@ -75,12 +59,15 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
     dry_run: DryRun = False,
     wait: options.Wait = 0.0,
 ) -> None:
-    from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
+    """Make replica and history again from what the lake knows: the change table, and files not yet in it.
 
+    No landing file is needed; no column, row or before image is lost. Use it after a change of keys, sequence_by, mask,
+    exclude_columns, partition_by or options.types, and where a replica was damaged.
+    """
     ask_for_all(table or (), every=every, unasked=yes or dry_run)
     action: Action = Plan(of=Rebuild()) if dry_run else Rebuild()
-    request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
-    carry_out(context.of(ctx), request, show_plans if dry_run else job.show_runs)
+    request = Request(metadata, table, action, full_listing=True, wait=wait, as_json=json)
+    carry_out(context.of(ctx), request, job.show_plans if dry_run else job.show_runs)
 
 
 def reload(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -103,28 +90,33 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     json: options.Json = False,
     wait: options.Wait = 0.0,
 ) -> None:
+    """Load tables again from the files that are there now, and from nothing else.
+
+    What only the change table knew is archived: it stays there with generation 0 and no longer counts. Use it after a
+    TRUNCATE, a new snapshot, a lost replication slot or a wrong type, once the old files are out of the landing folder.
+    Where rows, columns or changes would go, it says which and asks; --yes answers.
+
+    With --since and --until only change files that landed in this time are read again: restored, mended, or written
+    again at the source. What they hold besides is added, and what they hold no more stays. Files that wait are loaded,
+    too.
+    """
     if not from_files:
         remedy = "write --from-files; to keep what the change table knows, use `gddl rebuild --table SCHEMA.NAME`"
-        raise MetadataError(OPTION_INVALID, "the command does not say from what it reloads", remedy=remedy)
+        raise invalid_option("the command does not say from what it reloads", remedy)
     cli = context.of(ctx)
     action = Reload(confirmed=yes, landed_since=_landed("--since", since), landed_until=_landed("--until", until))
-    request = Request(metadata=metadata, tables=table, action=action, full_listing=True, wait=wait, as_json=json)
+    request = Request(metadata, table, action, full_listing=True, wait=wait, as_json=json)
     if dry_run:
-        from airflow_gddl.cli.job import show_plans  # noqa: PLC0415 - of a dry run alone
-
-        carry_out(cli, replace(request, action=Plan(of=replace(action, confirmed=False))), show_plans)
-    done = perform(cli, request)
-    again = tuple(r.table for r in done.outcome.results if r.error is not None and r.error.code == RELOAD_UNCONFIRMED)
-    if again and _agreed(cli, done, again):
-        request = replace(request, tables=again, action=replace(action, confirmed=True))
-        kept = [result for result in done.outcome.results if result.table not in again]
-        done = perform(cli, request)
-        done = replace(done, outcome=replace(done.outcome, results=(*kept, *done.outcome.results)))
-    if not json:
-        (job.show_runs if since or until else show_reloads)(cli.screen, done.outcome.results)
-    job.show_troubles(cli, done.outcome)
-    failed = any(result.status == "failed" for result in done.outcome.results)
-    raise typer.Exit(context.FAILED if failed and done.exit_status == context.OK else done.exit_status)
+        carry_out(cli, replace(request, action=Plan(of=replace(action, confirmed=False))), job.show_plans)
+    outcome = perform(cli, request)
+    unconfirmed = [r for r in outcome.results if r.error is not None and r.error.code == RELOAD_UNCONFIRMED]
+    if unconfirmed and _agreed(cli, unconfirmed):
+        kept = [result for result in outcome.results if result not in unconfirmed]
+        tables = [result.table for result in unconfirmed]
+        outcome = perform(cli, replace(request, tables=tables, action=replace(action, confirmed=True)))
+        outcome = replace(outcome, results=(*kept, *outcome.results))
+    show = job.show_runs if since or until else show_reloads
+    finish(cli, request, outcome, show, lambda result: result.status == "failed")
 
 
 def _landed(name: str, text: str | None) -> str:
@@ -141,18 +133,18 @@ def _landed(name: str, text: str | None) -> str:
         since = datetime.now(UTC) - timedelta(seconds=seconds(text)) if is_duration(text) else moment_of(text)
     except (ValueError, OverflowError) as error:
         remedy = "write e.g. 2026-01-31, 2026-01-31T12:00:00Z or 24h"
-        raise MetadataError(OPTION_INVALID, f"{name} {text!r} is not a moment", remedy=remedy) from error
+        raise invalid_option(f"{name} {text!r} is not a moment", remedy) from error
     return since.isoformat()
 
 
-def _agreed(cli: CliContext, done: Done, tables: Sequence[str]) -> bool:
+def _agreed(cli: CliContext, unconfirmed: Sequence[JobResult]) -> bool:
     """Ask at a terminal, with what each table would lose; false without one."""
     if not sys.stdin.isatty():
         return False
-    for result in done.outcome.results:
-        if result.table in tables and result.error is not None:
+    for result in unconfirmed:
+        if result.error is not None:
             cli.screen.say(result.error.message, "yellow")
-    return typer.confirm(f"Reload {', '.join(tables)}?", default=False)
+    return typer.confirm(f"Reload {', '.join(result.table for result in unconfirmed)}?", default=False)
 
 
 def resync(  # noqa: PLR0913 - typer reads each option of the command from one parameter
@@ -176,6 +168,11 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
     source_connection: options.SourceConnection = "",
     wait: options.Wait = 0.0,
 ) -> None:
+    """Read rows from the source, which take the place of the table's; a row that the source lacks is deleted.
+
+    The rows are those of --key, or those that the last `gddl verify` found different. Changes that come later are
+    applied to them.
+    """
     require_name(source_connection)
     keys = read_keys(key or [])
     if bool(keys) == differences:
@@ -184,7 +181,7 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
     cli = context.of(ctx).lending(source_connection)
     action = ResyncRows(keys=keys, differences=differences, source_connection=source_connection)
     check = partial(_require_rows, cli, source_connection, keys)
-    request = Request(metadata=metadata, tables=table, action=action, wait=wait, as_json=json, check=check)
+    request = Request(metadata, table, action, wait=wait, as_json=json, check=check)
     carry_out(cli, request, show_repaired)
 
 
@@ -202,9 +199,6 @@ def _require_rows(
     require_connection(cli, connection, loaded, tables)
     for key in keys:
         require_whole_key(key, loaded, tables)
-
-
-rebuild.__doc__, reload.__doc__, resync.__doc__ = _REBUILD, _RELOAD, _RESYNC
 
 
 def show_reloads(screen: Screen, results: Sequence[JobResult]) -> None:
@@ -253,9 +247,9 @@ def list_errors(  # noqa: PLR0913, PLR0917 - typer reads each option of the comm
     cli = context.of(ctx)
     check = partial(_require_codes, cli, code or ())
     request = Request(
-        metadata=metadata,
-        tables=table,
-        action=HandleErrors(limit=limit, codes=tuple(code or ())),
+        metadata,
+        table,
+        HandleErrors(limit=limit, codes=tuple(code or ())),
         as_json=json,
         check=check,
     )
@@ -275,9 +269,9 @@ def replay(
     cli = context.of(ctx)
     check = partial(_require_codes, cli, code or ())
     request = Request(
-        metadata=metadata,
-        tables=table,
-        action=HandleErrors(mode="replay", codes=tuple(code or ())),
+        metadata,
+        table,
+        HandleErrors(mode="replay", codes=tuple(code or ())),
         wait=wait,
         as_json=json,
         check=check,
@@ -310,7 +304,7 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     """
     cli = context.of(ctx)
     if not reason.strip():
-        raise MetadataError(OPTION_INVALID, "--reason is empty", remedy="say why nothing better is expected")
+        raise invalid_option("--reason is empty", "say why nothing better is expected")
     rows = [one for one in code if one not in DISMISSIBLE]
     if rows:
         ask(f"Dismiss the rows of {table} in quarantine with {' or '.join(rows)}?", yes=yes)
@@ -318,7 +312,7 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
         mode="dismiss", codes=tuple(code), source_files=tuple(file or ()), reason=reason, asked_by=context.user_name()
     )
     check = partial(_require_codes, cli, rows)
-    request = Request(metadata=metadata, tables=(table,), action=action, wait=wait, as_json=json, check=check)
+    request = Request(metadata, (table,), action, wait=wait, as_json=json, check=check)
     carry_out(cli, request, each(show_dismissal))
 
 

@@ -12,7 +12,6 @@ import typer
 from airflow_gddl.cli import context, job, metadata, options
 from airflow_gddl.cli.context import CliContext, of_outcome
 from airflow_gddl.cli.job import (
-    Done,
     Lines,
     Request,
     ask_for_all,
@@ -25,12 +24,12 @@ from airflow_gddl.cli.job import (
 from airflow_gddl.cli.screen import Screen, count
 from airflow_gddl.cli.verify import require_connection
 from airflow_gddl.contract.actions import Load, LoadFromSource, Plan, Rebuild, Run
-from airflow_gddl.contract.codes import OPTION_INVALID
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import invalid_option
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
 from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
 from airflow_gddl.runners.descriptor import RUNNERS
+from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runtime.compiled.keeper import sign
 from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor, DesiredStateKeeper
 
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata
 
 
-def keep(cli: CliContext, request: Request) -> Done:
-    """Load the request's tables until Ctrl-C or SIGTERM, which end the job after its current batch.
+def keep(cli: CliContext, request: Request) -> JobOutcome:
+    """Load the request's tables until Ctrl-C or SIGTERM, which end the job after its current batch; see `perform`.
 
     Raises:
         GddlError: nothing was run.
@@ -49,7 +48,7 @@ def keep(cli: CliContext, request: Request) -> Done:
     if RUNNERS.get(loaded.runner).remote:
         remedy = "run it under Airflow, which watches remote jobs, or set GDDL_RUNNER=local"
         what = f"runner {loaded.runner} can't be followed from a terminal"
-        raise MetadataError(OPTION_INVALID, what, where="--continuous", remedy=remedy)
+        raise invalid_option(what, remedy, "--continuous")
     tables, bad = metadata.choose(cli, loaded, request.tables or (), request.metadata)
     if not tables:
         raise metadata.none_enabled(request.metadata)
@@ -78,7 +77,7 @@ def keep(cli: CliContext, request: Request) -> Done:
         standing.remove()
     if outcome.exit_status in (0, 1):  # a stop signal is the regular end
         outcome = replace(outcome, cancelled_by=None)
-    return Done(outcome=outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
+    return replace(outcome, exit_status=of_outcome(outcome, bad_rows=bool(bad)))
 
 
 def _desired(loaded: LoadedMetadata, tables: tuple[TableSpec, ...]) -> DesiredState:
@@ -140,19 +139,17 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     if continuous:
         if full_refresh or dry_run:
             remedy = "run them one after the other"
-            raise MetadataError(
-                OPTION_INVALID, "--continuous can't be combined with --full-refresh or --dry-run", remedy=remedy
-            )
-        kept = keep(cli, Request(metadata=metadata, tables=table, as_json=json))
-        job.show_troubles(cli, kept.outcome)
+            raise invalid_option("--continuous can't be combined with --full-refresh or --dry-run", remedy)
+        kept = keep(cli, Request(metadata, table, as_json=json))
+        job.show_troubles(cli, kept)
         raise typer.Exit(kept.exit_status)
     if full_refresh:
         ask_for_all(table or (), every=every, unasked=yes or dry_run)
     load: Load = Rebuild() if full_refresh else Run()
     request = Request(
-        metadata=metadata,
-        tables=table,
-        action=Plan(of=load) if dry_run else load,
+        metadata,
+        table,
+        Plan(of=load) if dry_run else load,
         full_listing=True,
         wait=wait,
         as_json=json,
@@ -186,9 +183,9 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     cli = context.of(ctx)
     check = partial(require_connection, cli, source_connection)
     request = Request(
-        metadata=metadata,
-        tables=table,
-        action=LoadFromSource(again=again, source_connection=source_connection),
+        metadata,
+        table,
+        LoadFromSource(again=again, source_connection=source_connection),
         wait=wait,
         as_json=json,
         check=check,

@@ -168,7 +168,7 @@ def sync(
 
 
 def _compare(ctx: typer.Context, action: CompareCatalogs, metadata: str, table: list[str] | None, json: bool) -> None:
-    request = Request(metadata=metadata, tables=table, action=action, as_json=json)
+    request = Request(metadata, table, action, as_json=json)
     acted = action.mode == "sync"
     carry_out(context.of(ctx), request, partial(show, acted=acted), partial(is_different, acted=acted))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.cli.context import BAD_METADATA, FAILED, RETRY, CliContext
 from airflow_gddl.cli.screen import Cell, Screen, ScreenColumn, count, duration
 from airflow_gddl.contract.alike import Message
-from airflow_gddl.contract.errors import GddlError, Note
+from airflow_gddl.contract.errors import GddlError, Note, coded
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.compiled.cache import CompiledSettings
 from airflow_gddl.runtime.compiled.documents import Directory
@@ -72,67 +72,6 @@ _STYLES = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class StatusLine:
-    """One line of `gddl status`. Moments are ISO 8601, UTC; None: never, or not known.
-
-    Attributes:
-        status: of the newest run; `never` before the first.
-        state: the most urgent of `broken_row`, `failed`, `unknown` (what is stored of it can't be read), `late`,
-            `attention`, `running`, `waiting`, `new`, `fresh`, `disabled`.
-        last_state: for an invalid row, the state from its runs; else as `state`.
-        problems: problems of an invalid row.
-        running_since: start of the job that loads it now.
-        attention: codes that need attention: warnings of the newest run and the last poll, and what is in quarantine.
-        rows: of the replica.
-        lag_seconds: now minus the newest source commit applied.
-        behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
-        complete_until: commit time of the source until which everything is known to have come.
-        place: where the newest run worked on the table: Spark's application, or the job's process; empty: nowhere.
-        heartbeat: table that shows that the source's log advances; None: none, so that nothing is known of the source
-            since `complete_until`.
-        freshness_seconds: limit of `behind_seconds`; None: none.
-        waiting_files: landed but not loaded, by the last poll.
-        quarantined, late_ignored: rows and files in quarantine, and changes that the last known runs ignored as late.
-        not_listed_days, listed_in_full_at: days of old change files that the newest run did not list, and since when.
-        last_run, last_success, last_poll, last_maintenance: start of the newest run, of the newest successful run with
-            changes, of the newest poll, and of the newest maintenance.
-        age_seconds: now minus the start of the newest run.
-        dag_id: DAG that loads it; None: none does.
-    """
-
-    table: str
-    status: str
-    state: str
-    last_state: str
-    problems: list[str]
-    late: bool
-    failed: bool
-    mode: str | None
-    place: str
-    rows: int | None
-    lag_seconds: float | None
-    behind_seconds: float | None
-    up_to_date_as_of: str | None
-    complete_until: str | None
-    heartbeat: str | None
-    freshness_seconds: int | None
-    waiting_files: int
-    quarantined: int
-    late_ignored: int
-    attention: list[str]
-    not_listed_days: int
-    listed_in_full_at: str | None
-    last_run: str | None
-    last_success: str | None
-    last_poll: str | None
-    last_maintenance: str | None
-    age_seconds: float | None
-    running_since: str | None
-    error: str | None
-    dag_id: str | None
-
-
 def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command from one parameter
     ctx: typer.Context,
     metadata: options.Metadata = "metadata",
@@ -156,7 +95,7 @@ def status(  # noqa: PLR0913, PLR0917 - typer reads each option of the command f
     now = cli.now().timestamp()
     tables, all_sound = _statuses(cli, metadata, table or (), query, now)
     if json:
-        cli.screen.records(vars(line_of(one, now)) for one in tables)
+        cli.screen.records(line_of(one, now) for one in tables)
     else:
         show(cli.screen, tables, now, query.states)
     if any(one.failed for one in tables):
@@ -222,7 +161,7 @@ def _rows(
     rows = table_rows(loaded.tables, metadata_folder.pipelines(cli, loaded), loaded.problems)
     broken = {row.table for row in rows if row.problems}
     bad = metadata_folder.problems_of(loaded, names)
-    metadata_folder.show_problems(cli, bad, metadata)
+    metadata_folder.show(cli.screen, bad, metadata)
     named = [name for name in names if name not in broken]
     sound = select(loaded.tables, named, ()) if named else ()
     wanted = {spec.table for spec in sound} | broken.intersection(names)
@@ -256,48 +195,73 @@ def _rebuilt(cli: CliContext, metadata: str) -> None:
     cli.screen.warn(f"the state of {len(records)} tables was rebuilt from their runs")
 
 
-def line_of(one: TableStatus, now: float) -> StatusLine:
-    """Pure: a table's state in the form of `--json`."""
+def line_of(one: TableStatus, now: float) -> dict[str, Any]:
+    """A table's state in the form of `--json`. Moments are ISO 8601, UTC; None: never, or not known.
+
+    Fields:
+        status: of the newest run; `never` before the first.
+        state: the most urgent of `broken_row`, `failed`, `unknown` (what is stored of it can't be read), `late`,
+            `attention`, `running`, `waiting`, `new`, `fresh`, `disabled`.
+        last_state: for an invalid row, the state from its runs; else as `state`.
+        problems: problems of an invalid row.
+        running_since: start of the job that loads it now.
+        attention: codes that need attention: warnings of the newest run and the last poll, and what is in quarantine.
+        rows: of the replica.
+        lag_seconds: now minus the newest source commit applied.
+        behind_seconds, up_to_date_as_of: now minus the last moment as of which everything that had landed was applied.
+        complete_until: commit time of the source until which everything is known to have come.
+        place: where the newest run worked on the table: Spark's application, or the job's process; empty: nowhere.
+        heartbeat: table that shows that the source's log advances; None: none, so that nothing is known of the source
+            since `complete_until`.
+        freshness_seconds: limit of `behind_seconds`; None: none.
+        waiting_files: landed but not loaded, by the last poll.
+        quarantined, late_ignored: rows and files in quarantine, and changes that the last known runs ignored as late.
+        not_listed_days, listed_in_full_at: days of old change files that the newest run did not list, and since when.
+        last_run, last_success, last_poll, last_maintenance: start of the newest run, of the newest successful run with
+            changes, of the newest poll, and of the newest maintenance.
+        age_seconds: now minus the start of the newest run.
+        dag_id: DAG that loads it; None: none does.
+    """
     record, newest = one.record, one.record.newest
-    return StatusLine(
-        table=one.row.table,
-        status=newest.status if newest else "never",
-        state=one.state,
-        last_state=one.last_state,
-        problems=list(one.row.problems),
-        late=one.late,
-        failed=one.failed,
-        mode=newest.mode if newest else None,
-        place=newest.place if newest else "",
-        rows=record.rows,
-        lag_seconds=one.lag,
-        behind_seconds=one.behind,
-        up_to_date_as_of=text_of(one.as_of),
-        complete_until=text_of(one.complete_until),
-        heartbeat=one.row.heartbeat,
-        freshness_seconds=one.row.freshness,
-        waiting_files=one.waiting,
-        quarantined=record.quarantined,
-        late_ignored=record.late_ignored,
-        attention=list(one.attention),
-        not_listed_days=newest.not_listed_days if newest else 0,
-        listed_in_full_at=text_of(newest.listed) if newest else None,
-        last_run=text_of(newest.started) if newest else None,
-        last_success=text_of(record.succeeded),
-        last_poll=text_of(one.record.poll.polled) if one.record.poll else None,
-        last_maintenance=text_of(record.maintained),
-        age_seconds=now - newest.started if newest else None,
-        running_since=text_of(one.running),
-        error=_error(one),
-        dag_id=one.row.dag_id,
-    )
+    return {
+        "table": one.row.table,
+        "status": newest.status if newest else "never",
+        "state": one.state,
+        "last_state": one.last_state,
+        "problems": one.row.problems,
+        "late": one.late,
+        "failed": one.failed,
+        "mode": newest.mode if newest else None,
+        "place": newest.place if newest else "",
+        "rows": record.rows,
+        "lag_seconds": one.lag,
+        "behind_seconds": one.behind,
+        "up_to_date_as_of": text_of(one.as_of),
+        "complete_until": text_of(one.complete_until),
+        "heartbeat": one.row.heartbeat,
+        "freshness_seconds": one.row.freshness,
+        "waiting_files": one.waiting,
+        "quarantined": record.quarantined,
+        "late_ignored": record.late_ignored,
+        "attention": one.attention,
+        "not_listed_days": newest.not_listed_days if newest else 0,
+        "listed_in_full_at": text_of(newest.listed) if newest else None,
+        "last_run": text_of(record.started),
+        "last_success": text_of(record.succeeded),
+        "last_poll": text_of(record.poll.polled) if record.poll else None,
+        "last_maintenance": text_of(record.maintained),
+        "age_seconds": now - newest.started if newest else None,
+        "running_since": text_of(one.running),
+        "error": _error(one),
+        "dag_id": one.row.dag_id,
+    }
 
 
 def _error(one: TableStatus) -> str | None:
     newest = one.record.newest
     if newest is None or not one.record.failed:
         return None
-    return job.coded(newest.error or "UNKNOWN", one.record.error or "")
+    return coded(newest.error or "UNKNOWN", one.record.error or "")
 
 
 def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequence[str] = ()) -> None:
@@ -309,52 +273,51 @@ def show(screen: Screen, tables: Sequence[TableStatus], now: float, states: Sequ
     if not tables:
         screen.say(_NONE[tuple(states)], "green" if states else "")
         return
-    lines = [line_of(one, now) for one in tables]
-    screen.table(_COLUMNS, [_cells(line) for line in lines])
-    for style, messages in _messages(tables, lines).items():
+    screen.table(_COLUMNS, [_cells(one, now) for one in tables])
+    for style, messages in _messages(tables).items():
         job.show_messages(screen.say, messages, style)
-    for line in lines:
-        if line.not_listed_days:
-            since = line.listed_in_full_at or "its first run"
-            screen.say(f"{line.table}: {count(line.not_listed_days)} days not listed since {since}")
-    numbers = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts(tables).items() if number)
-    screen.say(numbers)
+    for one in tables:
+        newest = one.record.newest
+        if newest is not None and newest.not_listed_days:
+            since = text_of(newest.listed) or "its first run"
+            screen.say(f"{one.row.table}: {count(newest.not_listed_days)} days not listed since {since}")
+    screen.say(", ".join(f"{number} {state.replace('_', ' ')}" for state, number in counts(tables).items() if number))
 
 
-def _messages(tables: Sequence[TableStatus], lines: Sequence[StatusLine]) -> dict[str, list[Message]]:
+def _messages(tables: Sequence[TableStatus]) -> dict[str, list[Message]]:
     """Problems of the tables, by their style."""
     found: dict[str, list[Message]] = {"red": [], "yellow": []}
-    for one, line in zip(tables, lines, strict=True):
-        if line.problems:
-            last = line.last_state.replace("_", " ")
+    for one in tables:
+        if one.row.problems:
+            last = one.last_state.replace("_", " ")
             text = f"its metadata row is invalid, so no DAG loads it; its last state: {last}"
-            found["red"].append(Message(line.table, "", text))
-        if line.error:
-            found["red"].append(Message(line.table, "", line.error))
-        elif line.attention:
-            found["yellow"].append(Message(line.table, "", _attention(one, line)))
+            found["red"].append(Message(one.row.table, "", text))
+        if error := _error(one):
+            found["red"].append(Message(one.row.table, "", error))
+        elif one.attention:
+            found["yellow"].append(Message(one.row.table, "", _attention(one)))
     return found
 
 
-def _attention(one: TableStatus, line: StatusLine) -> str:
+def _attention(one: TableStatus) -> str:
     """Codes, and what to do about them."""
-    texts = [f"needs attention: {', '.join(line.attention)}"]
-    return "\n  ".join((*texts, *(job.coded(code, text_of_code(one, code)) for code in line.attention)))
+    texts = (coded(code, text_of_code(one, code)) for code in one.attention)
+    return "\n  ".join((f"needs attention: {', '.join(one.attention)}", *texts))
 
 
-def _cells(line: StatusLine) -> list[Cell | str]:
+def _cells(one: TableStatus, now: float) -> list[Cell | str]:
+    record, newest = one.record, one.record.newest
+    numbers = (one.waiting, record.quarantined, record.late_ignored)
     return [
-        line.table,
-        Cell(line.state.replace("_", " "), _STYLES.get(line.state, "dim")),
-        line.mode or "",
-        count(line.rows),
-        duration(line.lag_seconds),
-        Cell(duration(line.behind_seconds) + (" LATE" if line.late else ""), "bold red" if line.late else ""),
-        duration(line.freshness_seconds),
-        Cell(count(line.waiting_files) if line.waiting_files else "", "yellow"),
-        Cell(count(line.quarantined) if line.quarantined else "", "yellow"),
-        Cell(count(line.late_ignored) if line.late_ignored else "", "yellow"),
-        f"{duration(line.age_seconds)} ago" if line.age_seconds is not None else "never",
-        line.last_success or "never",
-        line.place,
+        one.row.table,
+        Cell(one.state.replace("_", " "), _STYLES.get(one.state, "dim")),
+        newest.mode if newest else "",
+        count(record.rows),
+        duration(one.lag),
+        Cell(duration(one.behind) + (" LATE" if one.late else ""), "bold red" if one.late else ""),
+        duration(one.row.freshness),
+        *(Cell(count(number) if number else "", "yellow") for number in numbers),
+        f"{duration(now - newest.started)} ago" if newest else "never",
+        text_of(record.succeeded) or "never",
+        newest.place if newest else "",
     ]

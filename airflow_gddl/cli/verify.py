@@ -13,7 +13,7 @@ import typer
 
 from airflow_gddl.cli import context, job, options
 from airflow_gddl.cli.context import CliContext
-from airflow_gddl.cli.job import Request, perform
+from airflow_gddl.cli.job import Request, carry_out
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.actions import Verify
 from airflow_gddl.contract.codes import AGAINST_REFUSED, FIELD_VALUE
@@ -83,13 +83,9 @@ def verify(  # noqa: PLR0913 - typer reads each option of the command from one p
         window_column=column,
     )
     check = partial(require_connection, cli, source_connection)
-    done = perform(cli, Request(metadata=metadata, tables=table, action=action, as_json=json, check=check))
-    if not json:
-        shown = job.show_against if against else job.show_windows if since else job.show_verdicts
-        shown(cli.screen, done.outcome.results)
-    job.show_troubles(cli, done.outcome)
-    any_different = any(job.verdict(result) == "different" for result in done.outcome.results)
-    raise typer.Exit(context.FAILED if any_different else done.exit_status)
+    show = job.show_against if against else job.show_windows if since else job.show_verdicts
+    request = Request(metadata, table, action, as_json=json, check=check)
+    carry_out(cli, request, show, lambda result: job.verdict(result) == "different")
 
 
 def _require_against_alone(tables: Sequence[str], *, others: bool) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_gddl.contract.codes import FIELD_VALUE, STATE_CONTENDED, Code
+from airflow_gddl.contract.codes import FIELD_VALUE, OPTION_INVALID, STATE_CONTENDED, Code
 
 DOCUMENTATION = "https://github.com/airflow-gddl/airflow-gddl/blob/main/docs"
 
@@ -65,6 +65,11 @@ def brief(message: str, most: int) -> str:
     return (what[:room].rstrip() + _CUT + mark + remedy)[:most]
 
 
+def coded(code: str, message: str) -> str:
+    """The message with its code before it, once."""
+    return message if message.startswith(f"[{code}]") else f"[{code}] {message}"
+
+
 class FatalError(GddlError):
     """A retry fails with the same error until a user fixes the cause."""
 
@@ -89,6 +94,11 @@ class QuarantinableError(GddlError):
 
 class MetadataError(FatalError):
     """Invalid metadata or arguments; exit status 2 on the command line."""
+
+
+def invalid_option(what: str, remedy: str, where: str = "") -> MetadataError:
+    """`OPTION_INVALID`."""
+    return MetadataError(OPTION_INVALID, what, where=where, remedy=remedy)
 
 
 FieldPath = tuple[str | int, ...]

@@ -6,8 +6,7 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_gddl.contract.codes import OPTION_INVALID
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import invalid_option
 
 OPTION = "[gddl] alert_notifiers"
 WEBHOOK = "webhook"
@@ -22,10 +21,10 @@ def make_notifier(name: str, arguments: Mapping[str, Any]) -> Any:
     """
     if "." not in name and name != WEBHOOK:
         remedy = f"write {WEBHOOK}, or the path of a notifier's class"
-        raise MetadataError(OPTION_INVALID, f"no notifier {name!r}", where=OPTION, remedy=remedy)
+        raise invalid_option(f"no notifier {name!r}", remedy, OPTION)
     if name == WEBHOOK and [*arguments] != ["connection"]:
         what = f"arguments of {name}: {', '.join(sorted(arguments)) or 'none'}"
-        raise MetadataError(OPTION_INVALID, what, where=OPTION, remedy="write its `connection`, and nothing else")
+        raise invalid_option(what, "write its `connection`, and nothing else", OPTION)
     path = f"{__name__}.webhook.GddlNotifier" if name == WEBHOOK else name
     module, _, attribute = path.rpartition(".")
     return getattr(importlib.import_module(module), attribute)(**arguments)

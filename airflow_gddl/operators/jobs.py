@@ -15,7 +15,7 @@ from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of
 from airflow_gddl.contract.codes import DAG_PAUSED
 from airflow_gddl.links import is_page, log_page
-from airflow_gddl.version_compat import TaskDeferred
+from airflow_gddl.version_compat import AirflowException, AirflowFailException, TaskDeferred, is_paused
 
 if TYPE_CHECKING:
     from airflow_gddl.reporting.results import LoadedTables
@@ -328,7 +328,6 @@ class GddlFindOperator(MetadataTask):
         from airflow_gddl.contract.errors import FatalError  # noqa: PLC0415 - as above
         from airflow_gddl.reporting.results import airflow_errors  # noqa: PLC0415 - as above
         from airflow_gddl.runtime.landing.run_request import requests_of  # noqa: PLC0415 - as above
-        from airflow_gddl.version_compat import is_paused  # noqa: PLC0415 - as above
 
         with airflow_errors():
             directory = configuration.compiled_metadata(self.metadata).directory()
@@ -363,8 +362,6 @@ class GddlRefusedOperator(BaseOperator):
         Raises:
             AirflowFailException: `OPTION_INVALID`, `TABLE_AMBIGUOUS`.
         """
-        from airflow_gddl.version_compat import AirflowFailException  # noqa: PLC0415 - only a task that runs needs it
-
         refused = context["ti"].xcom_pull(task_ids=self.found_by, key=REFUSED)
         if refused:
             raise AirflowFailException("; ".join(refused))
@@ -384,7 +381,6 @@ class GddlWatchOperator(MetadataTask):
         from airflow_gddl.operators.backfills import skip_in_backfill  # noqa: PLC0415 - imported when needed
         from airflow_gddl.reporting.alerting import watch  # noqa: PLC0415 - imported when needed
         from airflow_gddl.reporting.results import airflow_errors  # noqa: PLC0415 - imported when needed
-        from airflow_gddl.version_compat import AirflowException  # noqa: PLC0415 - imported when needed
 
         skip_in_backfill(context)
         serving = configuration.compiled_metadata(self.metadata)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
@@ -28,39 +28,27 @@ _LONGEST = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Round:
-    """The round of a run that a task instance belongs to: each clearing of a finished run starts a new round.
-
-    Attributes:
-        number: how often the run was cleared, as Airflow counts.
-        cleared: whether this instance was cleared.
-    """
-
-    number: int = 0
-    cleared: bool = False
-
-    def is_shown_by(self, try_number: int, instance_round: Round) -> bool:
-        """Whether an instance shows what the load of this round brought; otherwise it was cleared or retried, and loads
-        its table.
-
-        Args:
-            try_number: of the instance.
-            instance_round: round of the instance.
-        """
-        return try_number == 1 or (self.cleared and instance_round.number <= self.number)
-
-
-@dataclass(frozen=True, kw_only=True)
 class SharedLoad:
     """What a load tells the instances that show its tables, beside their outcomes.
 
     Attributes:
         log: of its last job; None if there is none.
-        of_round: round of the load.
+        round: how often its run was cleared after it had finished, as Airflow counts: each time a new round starts.
+        cleared: whether the load itself was cleared.
     """
 
     log: str | None = None
-    of_round: Round = Round()
+    round: int = 0
+    cleared: bool = False
+
+    def is_shown_by(self, try_number: int, round_: int) -> bool:
+        """Whether an instance shows what this load brought; otherwise it was cleared or retried, and loads its table.
+
+        Args:
+            try_number: of the instance.
+            round_: of the instance.
+        """
+        return try_number == 1 or (self.cleared and round_ <= self.round)
 
 
 SHARED = "shared_load"
@@ -81,11 +69,6 @@ class TableOutcome:
     status: Literal["succeeded", "skipped", "failed", "left"]
     why: str = ""
     changes: int = 0
-
-
-def round_of(context: Context, operator: BaseOperator) -> Round:
-    """Clearing a task instance raises its `max_tries` above the retries of its task."""
-    return Round(number=clearings(context), cleared=context["ti"].max_tries > (operator.retries or 0))
 
 
 class StageLoad(LoadExecution):
@@ -137,7 +120,9 @@ class StageLoad(LoadExecution):
         if failed := sorted(result.table for result in loading.failed):
             what = "%d of %d tables failed. This task succeeds all the same; their own tasks fail: %s"
             operator.log.error(what, len(failed), total, ", ".join(failed[:SHOWN]))
-        shared = SharedLoad(log=loading.log, of_round=round_of(context, operator))
+        # Clearing a task instance raises its `max_tries` above the retries of its task.
+        cleared = context["ti"].max_tries > (operator.retries or 0)
+        shared = SharedLoad(log=loading.log, round=clearings(context), cleared=cleared)
         context["ti"].xcom_push(key=SHARED, value=plain(shared))
 
 
@@ -217,7 +202,7 @@ class TableLoad(LoadExecution):
         operator = self.operator
         if operator.outcome is None and not self.work.may_load(operator.stage, operator.table):
             return False
-        return shared.of_round.is_shown_by(self.context["ti"].try_number, round_of(self.context, operator))
+        return shared.is_shown_by(self.context["ti"].try_number, clearings(self.context))
 
     def _shown(self, shared: SharedLoad) -> dict[str, Any]:
         operator, outcome = self.operator, self._outcome()

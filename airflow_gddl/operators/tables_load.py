@@ -10,8 +10,8 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.codes import METADATA_UNREACHABLE, OPTION_INVALID
-from airflow_gddl.contract.errors import MetadataError, RetriableError
+from airflow_gddl.contract.codes import METADATA_UNREACHABLE
+from airflow_gddl.contract.errors import RetriableError, invalid_option
 from airflow_gddl.operators.execution import LoadExecution
 from airflow_gddl.operators.jobs import GddlLoadOperator
 from airflow_gddl.runtime.landing.load_task import Loading
@@ -71,7 +71,7 @@ class TablesLoad(LoadExecution):
         ti = self.context["ti"]
         stored = ti.xcom_pull(task_ids=self.operator.task_id, key=_WORK, map_indexes=ti.map_index)
         if not stored:
-            raise MetadataError(OPTION_INVALID, "the work of this try was lost", remedy="clear the task")
+            raise invalid_option("the work of this try was lost", "clear the task")
         return {dag_id: decode(PipelineWork, work) for dag_id, work in stored.items()}
 
     def load(self, loading: Loading) -> Loading:

@@ -11,7 +11,8 @@ import importlib
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from functools import cached_property
 from importlib.util import find_spec
 from typing import Any
@@ -116,14 +117,15 @@ def _import_for_forks() -> None:
 
 
 def _try() -> None:
-    try:
-        create_missing_pools()
-    except Exception:  # noqa: BLE001 - metadata errors must not stop Airflow's process
-        _LOG.exception("pools can't be created")
-    try:
-        keep_placements()
-    except Exception:  # noqa: BLE001 - as above
-        _LOG.exception("the placement of tables in DAGs can't be written to the lake; this is retried")
+    tasks: dict[Callable[[], object], str] = {
+        create_missing_pools: "pools can't be created",
+        keep_placements: "the placement of tables in DAGs can't be written to the lake; this is retried",
+    }
+    for task, failed in tasks.items():
+        try:
+            task()
+        except Exception:  # noqa: BLE001 - metadata errors must not stop Airflow's process
+            _LOG.exception("%s", failed)
 
 
 class GddlPlugin(AirflowPlugin):
@@ -141,6 +143,7 @@ def create_missing_pools() -> list[str]:
     # Every task loads this plugin; only Airflow's own processes need the rest.
     from airflow.models.pool import Pool  # noqa: PLC0415 - as said above
     from airflow.utils.session import create_session  # noqa: PLC0415 - as said above
+    from sqlalchemy.exc import IntegrityError  # noqa: PLC0415 - as above
 
     from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
     from airflow_gddl.topology.pipelines import pools  # noqa: PLC0415 - imported when needed
@@ -150,25 +153,16 @@ def create_missing_pools() -> list[str]:
     )
     with create_session() as session:
         existing = {pool.pool for pool in Pool.get_pools(session=session)}
-    missing = sorted(wanted.keys() - existing - {Pool.DEFAULT_POOL_NAME})
-    created = [name for name in missing if _created(name, wanted[name])]
+    created = []
+    for name in sorted(wanted.keys() - existing - {Pool.DEFAULT_POOL_NAME}):
+        # Another of Airflow's processes, which start together, may have created it meanwhile.
+        with suppress(IntegrityError):
+            with create_session() as session:
+                Pool.create_or_update_pool(name=name, session=session, **wanted[name])
+            created.append(name)
     if created:
         _LOG.info("created pools: %s", ", ".join(created))
     return created
-
-
-def _created(name: str, values: Mapping[str, Any]) -> bool:
-    """Create a pool; false when another of Airflow's processes, which start together, has created it meanwhile."""
-    from airflow.models.pool import Pool  # noqa: PLC0415 - see `create_missing_pools`
-    from airflow.utils.session import create_session  # noqa: PLC0415 - as above
-    from sqlalchemy.exc import IntegrityError  # noqa: PLC0415 - as above
-
-    try:
-        with create_session() as session:
-            Pool.create_or_update_pool(name=name, session=session, **values)
-    except IntegrityError:
-        return False
-    return True
 
 
 def keep_placements() -> None:

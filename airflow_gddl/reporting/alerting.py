@@ -13,8 +13,8 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codes import LAKE_UNREADABLE, OPTION_INVALID
-from airflow_gddl.contract.errors import GddlError, MetadataError, RetriableError
+from airflow_gddl.contract.codes import LAKE_UNREADABLE
+from airflow_gddl.contract.errors import GddlError, RetriableError, invalid_option
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.links import table_page
@@ -81,7 +81,7 @@ def notifiers() -> list[Any]:
     except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
         what = f"not a list of notifiers: {error}"
         remedy = 'write e.g. [{"notifier": "webhook", "arguments": {"connection": "ops"}}]'
-        raise MetadataError(OPTION_INVALID, what, where="[gddl] alert_notifiers", remedy=remedy) from error
+        raise invalid_option(what, remedy, "[gddl] alert_notifiers") from error
 
 
 def _tell(

@@ -19,7 +19,7 @@ from airflow_gddl import configuration
 from airflow_gddl.assets import alias_of, table_asset
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import LOADS
-from airflow_gddl.contract.errors import GddlError, RetriableError
+from airflow_gddl.contract.errors import GddlError, RetriableError, coded
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning, summed
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runners.interface import ProgressEvent
@@ -266,5 +266,4 @@ def reason(result: JobResult) -> str:
     """Code, message and remedy of a table that failed."""
     if result.error is None:
         return "the job gave no reason; see its log"
-    text = result.error.message
-    return text if text.startswith(f"[{result.error.code}]") else f"[{result.error.code}] {text}"
+    return coded(result.error.code, result.error.message)

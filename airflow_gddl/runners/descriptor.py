@@ -9,14 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from airflow_gddl.contract.codec import decode
-from airflow_gddl.contract.codes import (
-    OPTION_INVALID,
-    RUNNER_BROKEN,
-    RUNNER_NEEDS_S3,
-    RUNNER_SETTINGS_INVALID,
-    RUNNER_UNKNOWN,
-)
-from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem, documented
+from airflow_gddl.contract.codes import RUNNER_BROKEN, RUNNER_NEEDS_S3, RUNNER_SETTINGS_INVALID, RUNNER_UNKNOWN
+from airflow_gddl.contract.errors import FatalError, FieldPath, MetadataError, SpecProblem, documented, invalid_option
 from airflow_gddl.contract.extensions import ExtensionPoint
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.s3 import is_s3
@@ -256,7 +250,7 @@ def renderer_of(name: str) -> Renderer:
     descriptor = RUNNERS.get(name)
     if not descriptor.deploy:
         remedy = "leave it out: this runner needs no saved jobs"
-        raise MetadataError(OPTION_INVALID, f"{name}: there are no jobs to deploy", remedy=remedy)
+        raise invalid_option(f"{name}: there are no jobs to deploy", remedy)
     found: Renderer = _imported(descriptor.deploy, f"gddl deploy {name}", descriptor.install)
     return found
 

@@ -47,7 +47,10 @@ from airflow_gddl.runners.child import Stopped, stoppable
 from airflow_gddl.runners.interface import Handle, JobOutcome, Listener, Platform, RunRequest, RunStatus, WaitPolicy
 from airflow_gddl.stores import Storage, StoredObject, read_document
 
-Part = Literal["submission", "handle", "stop", "timeout", "end"]
+Mark = Literal["stop", "timeout", "end"]
+"""`stop`: the run is to be cancelled; `timeout`: its task has reached its time limit; `end`: its results were taken, so
+that more work needs a new attempt."""
+Part = Literal["submission", "handle", Mark]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,38 +128,26 @@ class Attempts:
     def started(self, attempt: Attempt, handle: Handle) -> None:
         self._put(attempt.number, "handle", plain(handle))
 
-    def stop(self, number: int) -> None:
-        """Store that the run is to be cancelled, before cancelling it."""
-        self._put(number, "stop", {})
-
-    def time_out(self, number: int) -> None:
-        """Store that its task reached its time limit, before cancelling the run."""
-        self._put(number, "timeout", {})
-
-    def end(self, attempt: Attempt) -> None:
-        """Mark the results as taken; more work needs a new attempt."""
-        self._put(attempt.number, "end", {})
+    def mark(self, number: int, part: Mark) -> None:
+        """Store what becomes of the attempt, before a run is cancelled: see `Mark`."""
+        self._put(number, part, {})
 
     def submission(self, number: int) -> Submission:
         """The job of the attempt of that number."""
         return decode(Submission, self._read(number, "submission"))
 
     def _attempt(self, number: int, known: set[str]) -> Attempt:
-        submission = self.submission(number)
+        submission, key = self.submission(number), self.key
+        digest = _digest(key.pipeline, key.run, key.task, *sorted(submission.tables), submission.run_id)
         return Attempt(
             number=number,
             submission=submission,
-            token=self._token(number, submission),
+            token=f"gddl-{digest[:40]}-{number}",
             handle=decode(Handle, self._read(number, "handle")) if "handle" in known else None,
             stopped="stop" in known,
             timed_out="timeout" in known,
             ended="end" in known,
         )
-
-    def _token(self, number: int, submission: Submission) -> str:
-        key = self.key
-        tables = sorted(submission.tables)
-        return f"gddl-{_digest(key.pipeline, key.run, key.task, *tables, submission.run_id)[:40]}-{number}"
 
     def _put(self, number: int, part: Part, content: Mapping[str, Any]) -> None:
         self._store.create(self._path(number, part), to_json(content).encode())
@@ -320,23 +311,17 @@ def unanswered(table: str, attempt: Attempt, run_status: RunStatus, handle: Hand
 _GROWTH, _SPREAD = 1.5, 0.2
 
 
-def cancel(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
-    """Stop a run permanently: the next try does not count its end as a failure of the tables.
+def cancel(platform: Platform, attempts: Attempts, run: WaitPolicy, why: Mark = "stop") -> None:
+    """Stop a run permanently.
+
+    Args:
+        why: `stop`: the next try does not count its end as a failure of the tables; `timeout`: its end fails the tables
+            without a result with `RUN_TIMEOUT`.
 
     Raises:
         GddlError: as `Platform` and `Attempts`.
     """
-    attempts.stop(run.number)
-    platform.cancel(run.handle)
-
-
-def time_out(platform: Platform, attempts: Attempts, run: WaitPolicy) -> None:
-    """Stop a run that has reached its task's time limit; its end fails the tables without a result with `RUN_TIMEOUT`.
-
-    Raises:
-        GddlError: as `Platform` and `Attempts`.
-    """
-    attempts.time_out(run.number)
+    attempts.mark(run.number, why)
     platform.cancel(run.handle)
 
 
@@ -410,19 +395,22 @@ class RemoteRunner:
             GddlError: as `Platform` and `Attempts`; stored attempts are kept.
         """
         results: list[JobResult] = []
-        page, died = "", False
+        page, died, waiting, stopped = "", False, None, None
         for part in _by_tier(spec):
             passage = _Passage(self, part, listener)
             waiting, stopped = self._go(passage)
             results += passage.results
             page, died = passage.page or page, died or passage.died
             if waiting is not None or stopped is not None:
-                status = 0 if stopped is None else 128 + stopped
-                return JobOutcome(
-                    results=tuple(results), exit_status=status, cancelled_by=stopped, log=page or None, waiting=waiting
-                )
-        failed = died or any(result.status == "failed" for result in results)
-        return JobOutcome(results=tuple(results), exit_status=int(failed), log=page or None)
+                break
+        failed = waiting is None and (died or any(result.status == "failed" for result in results))
+        return JobOutcome(
+            results=tuple(results),
+            exit_status=int(failed) if stopped is None else 128 + stopped,
+            cancelled_by=stopped,
+            log=page or None,
+            waiting=waiting,
+        )
 
     def _go(self, passage: _Passage) -> tuple[WaitPolicy | None, int | None]:
         """Wait for the remaining run, and record the signal that stopped this process."""
@@ -442,7 +430,7 @@ class RemoteRunner:
         """
         for attempt in self.attempts_of_try():
             if not attempt.ended:
-                self.attempts.end(attempt)
+                self.attempts.mark(attempt.number, "end")
         forget_old(self.store, self.attempts.lake, self.attempts.key.pipeline, self.now())
 
     def stop(self) -> None:
@@ -462,7 +450,7 @@ class RemoteRunner:
         """A run whose time limit was that of an earlier try, lost since, fails no table of this one."""
         if not attempt.timed_out:
             return attempt
-        self.attempts.stop(attempt.number)
+        self.attempts.mark(attempt.number, "stop")
         return replace(attempt, stopped=True)
 
     def submitted(self, attempt: Attempt, part: JobSpec) -> WaitPolicy:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.basics import PRIORITY_RANK
-from airflow_gddl.contract.codes import OPTION_INVALID, TABLE_ROW_BAD, TABLE_UNKNOWN
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.codes import TABLE_ROW_BAD, TABLE_UNKNOWN
+from airflow_gddl.contract.errors import MetadataError, invalid_option
 from airflow_gddl.contract.names import TableNames
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.spec import TableSpec
@@ -182,7 +182,7 @@ def _parsed(selector: str) -> list[tuple[str, str]]:
             method, value = "table", method
         if method not in METHODS or not value:
             remedy = f"write e.g. tag:finance or shop.*; methods are {', '.join(METHODS)}"
-            raise MetadataError(OPTION_INVALID, f"not a selector of tables: {selector!r}", remedy=remedy)
+            raise invalid_option(f"not a selector of tables: {selector!r}", remedy)
         parts.append((method, value))
     return parts
 

@@ -288,10 +288,10 @@ def test_rows_are_read_as_they_were_compiled(place: Place) -> None:
 
 def test_a_call_that_hangs_is_given_up() -> None:
     with pytest.raises(Exception, match=r"METADATA_UNREACHABLE.*no answer within 0\.1 s"):
-        bounded(threading.Event().wait, 0.1, "s3://there")
+        bounded(threading.Event().wait, 0.1, "there", {})
     with pytest.raises(ZeroDivisionError):
-        bounded(lambda: 1 // 0, 5, "here")
-    assert bounded(lambda: json.loads("[1]"), 5, "here") == [1]
+        bounded(lambda: 1 // 0, 5, "here", {})
+    assert bounded(lambda: json.loads("[1]"), 5, "here", {}) == [1]
 
 
 def test_metadata_in_a_bucket_is_listed_once_an_interval_and_outlives_the_bucket(place: Place, bucket: Bucket) -> None:

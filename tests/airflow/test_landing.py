@@ -16,8 +16,9 @@ from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import DEFAULT_TIERS, InitialLoad, Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import Dependency, PipelineDocument
+from airflow_gddl.runtime.landing import polling
 from airflow_gddl.runtime.landing.load_task import waves
-from airflow_gddl.runtime.landing.polling import Poll, PollWindow, Scope, poll, poll_folders
+from airflow_gddl.runtime.landing.polling import Poll, PollWindow, poll, poll_folders
 from airflow_gddl.runtime.landing.run_request import RunRequestForm, from_params
 from airflow_gddl.runtime.landing.tables_with_work import PipelineListing, PipelineWork, decide, mark
 from airflow_gddl.runtime.state.documents import PipelineState, StageEnd
@@ -74,21 +75,23 @@ def test_one_listing_serves_a_schema_s_tables() -> None:
     assert polls["s.none"].digest == ""
 
 
-def test_folders_of_others_cost_no_more_than_a_page_for_each_table() -> None:
+def test_folders_of_others_cost_no_more_than_a_page_for_each_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "PAGE", 10)
     names = [*files("s.a", 3), *files("s.m", 500), *files("s.y", 2), *files("s.z", 4)]
     result_store = Shelf(names)
-    polls = poll(result_store, "/l", ["s.a", "s.y", "s.z"], Scope(page=10))
+    polls = poll(result_store, "/l", ["s.a", "s.y", "s.z"])
     assert {name: found.files for name, found in polls.items()} == {"s.a": 3, "s.y": 2, "s.z": 4}
     assert result_store.returned < 50
     assert result_store.listed == ["/l/s", "/l/s/y", "/l/s/z"]
 
 
 @pytest.mark.parametrize("page", [1, 2, 3, 7, 1000])
-def test_both_ways_of_listing_see_the_same(page: int) -> None:
+def test_both_ways_of_listing_see_the_same(page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(polling, "PAGE", page)
     tables = ["s.a", "s.a b", "s.a-b", "s.a0", "s.A", "s.b", "s.b$", "s.zz"]
     names = list(itertools.chain.from_iterable(files(table, n) for n, table in enumerate(tables)))
     spanning, single = Shelf([*names, *files("s.mm", 20)]), Shelf(names, spans_folders=False)
-    assert poll(spanning, "/l", tables, Scope(page=page)) == poll(single, "/l", reversed(tables))
+    assert poll(spanning, "/l", tables) == poll(single, "/l", reversed(tables))
 
 
 def test_unfinished_and_hidden_files_don_t_count() -> None:
@@ -156,7 +159,7 @@ def test_a_window_finds_files_by_their_time_of_modification(tmp_path: Path) -> N
         (PollWindow(None, at), False),
         (PollWindow(at - 1, at + 1), True),
     ):
-        (listed,) = poll_folders(store, {"s.a": LandingFolder(str(tmp_path), "s.a")}, Scope(window)).values()
+        (listed,) = poll_folders(store, {"s.a": LandingFolder(str(tmp_path), "s.a")}, {}, window).values()
         assert listed.poll().in_window is expected
 
 
@@ -480,5 +483,5 @@ def test_tables_of_several_roots_are_polled_together(tmp_path: Path) -> None:
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_bytes(b"x")
     roots = {f"{name}.t": LandingFolder(str(tmp_path / name), "public.orders") for name in ("crm", "erp", "none")}
-    found = poll_folders(open_store(), roots, Scope())
+    found = poll_folders(open_store(), roots, {})
     assert {table: tally.poll().files for table, tally in found.items()} == {"crm.t": 1, "erp.t": 2, "none.t": 0}

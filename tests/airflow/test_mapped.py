@@ -13,7 +13,7 @@ from sqlalchemy import select
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.dags.factory import build_dags
-from airflow_gddl.operators.pipeline_loads import Round
+from airflow_gddl.operators.pipeline_loads import SharedLoad
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.table_runs import TableHint
 from tests.airflow.clearing import clear, instances
@@ -144,15 +144,14 @@ def test_views_and_dag_ids(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("try_number", "own", "of_load", "shown"),
+    ("try_number", "own", "load", "shown"),
     [
-        (1, Round(), Round(), True),
-        (2, Round(number=1, cleared=True), Round(), False),
-        (2, Round(number=1, cleared=True), Round(number=1, cleared=True), True),
-        (3, Round(number=2, cleared=True), Round(number=1, cleared=True), False),
-        (1, Round(number=1), Round(), True),
-        (2, Round(cleared=True), Round(), False),
-        (2, Round(), Round(), False),
+        (1, 0, SharedLoad(), True),
+        (2, 1, SharedLoad(), False),
+        (2, 1, SharedLoad(round=1, cleared=True), True),
+        (3, 2, SharedLoad(round=1, cleared=True), False),
+        (1, 1, SharedLoad(), True),
+        (2, 0, SharedLoad(), False),
     ],
     ids=[
         "first try",
@@ -160,14 +159,13 @@ def test_views_and_dag_ids(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Non
         "cleared with the load",
         "cleared alone after the whole run was",
         "first try, while another instance was cleared",
-        "cleared alone in a run that goes on, where Airflow counts only ended ones",
-        "tried again after its worker was lost",
+        "cleared alone in a run that goes on, or tried again after its worker was lost",
     ],
 )
 def test_an_instance_shows_what_its_round_brought_and_else_loads(
-    try_number: int, own: Round, of_load: Round, *, shown: bool
+    try_number: int, own: int, load: SharedLoad, *, shown: bool
 ) -> None:
-    assert of_load.is_shown_by(try_number, own) is shown
+    assert load.is_shown_by(try_number, own) is shown
 
 
 def test_instances_that_load_at_once_keep_each_other_s_hints(stage: Stage) -> None:

@@ -18,7 +18,7 @@ from airflow_gddl.contract.layout import LandingFolder
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.runtime.compiled.documents import PipelineDocument
 from airflow_gddl.runtime.landing import polling
-from airflow_gddl.runtime.landing.polling import ListedFiles, Scope, Watermark, poll, poll_folders, watermark_of
+from airflow_gddl.runtime.landing.polling import ListedFiles, Watermark, poll, poll_folders, watermark_of
 from airflow_gddl.runtime.landing.run_request import RunRequestForm
 from airflow_gddl.runtime.landing.tables_with_work import NextPoll, PipelineWork, Question, observe
 from airflow_gddl.runtime.state.recording import StateRecorder
@@ -40,7 +40,7 @@ def names(days: int, *, of: str = "{0:%Y%m%d}-000000000.parquet", until: datetim
 
 
 def listed_below(shelf: Shelf, tables: list[str], marks: Mapping[str, Watermark]) -> dict[str, ListedFiles]:
-    return poll_folders(shelf, {table: LandingFolder("/l", table) for table in tables}, Scope(watermarks=marks))
+    return poll_folders(shelf, {table: LandingFolder("/l", table) for table in tables}, marks)
 
 
 def watermark(listed: list[str], lookback: timedelta = WEEK) -> Watermark | None:

@@ -37,7 +37,7 @@ class Submissions:
             made = attempts.begin(number, Submission(run_id=job, size="small", tables=("s.a",)))
             attempts.started(made, Handle(run="7"))
             if ended:
-                attempts.end(made)
+                attempts.mark(made.number, "end")
             self.store.write(spec_path(self.path, job), b"{}")
             self.store.write(f"{results_folder(self.path, job)}/a.json", b"{}")
         for path in Path(self.path).rglob("*.json"):
@@ -89,7 +89,7 @@ def test_once_a_day_is_enough(submissions: Submissions) -> None:
 def test_a_task_with_one_recent_object_is_kept(submissions: Submissions) -> None:
     """It was tried again, or stopped, long after its first attempt."""
     attempts = Attempts(submissions.store, submissions.path, TaskKey(pipeline="p", run="old", task="t"))
-    attempts.stop(2)
+    attempts.mark(2, "stop")
     assert submissions.forget() == 1
     assert "old" in submissions.left
     assert [attempt.number for attempt in attempts.all()] == [1, 2]

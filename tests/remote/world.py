@@ -11,7 +11,7 @@ from airflow_gddl.contract.layout import result_name, results_folder
 from airflow_gddl.contract.result import ErrorInfo, JobResult
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.runners.interface import ENDED, Handle, RunRequest, RunStatus, State, WaitPolicy
-from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey, cancel, time_out
+from airflow_gddl.runners.remote import Attempts, RemoteRunner, TaskKey, cancel
 from airflow_gddl.stores import StoredObject
 from tests.remote.heard import Heard
 
@@ -223,7 +223,7 @@ class World:
     def time_out(self) -> None:
         """The trigger finds that the task has reached its time limit; the run ends on request, or not."""
         assert self.waiting is not None
-        time_out(self.platform, self.attempts, self.waiting)
+        cancel(self.platform, self.attempts, self.waiting, "timeout")
 
 
 def spec_of(tables: Sequence[str], run_id: str) -> JobSpec:

@@ -74,7 +74,7 @@ def test_remedy_is_whole_wherever_it_is_shown(
     shown = capsys.readouterr().out
     assert whole in words(shown), "a terminal of 80 columns"
     assert "a difference" in words(shown)
-    assert line_of(found, 0.0).error
+    assert line_of(found, 0.0)["error"]
 
 
 def words(text: str) -> str:

@@ -17,7 +17,6 @@ from airflow_gddl.runtime.state.lake_state import StateReader
 from airflow_gddl.runtime.state.recording import (
     WRITE_EVERY,
     StateRecorder,
-    compact,
     read_records,
     rebuild,
     record_of,
@@ -25,7 +24,7 @@ from airflow_gddl.runtime.state.recording import (
     write_record,
 )
 from airflow_gddl.runtime.state.table_runs import KEPT_RUNS, TableHint, TablePoll, TableRecord
-from airflow_gddl.stores import open_store
+from airflow_gddl.stores import lake_files, open_store
 from airflow_gddl.stores.lake_files import LOOSE_AT_MOST, LOOSE_LEFT
 from tests.harness.s3_server import Bucket, serving
 from tests.unit.test_table_status import Ending, moment, result
@@ -168,7 +167,7 @@ def test_years_of_runs_are_put_together_and_read_the_same(roots: Roots) -> None:
     assert len(read_records(roots, "shop.a", 10_000).results) == many
     keep(roots, before[-1])  # as if the putting together had been cut off before it deleted
     assert len(read_records(roots, "shop.a", 10_000).results) == many
-    assert compact(open_store(), roots, "shop.a") == LOOSE_LEFT
+    assert lake_files.compact(open_store(), runs_folder(roots, "shop.a")) == LOOSE_LEFT
 
 
 def test_a_damaged_record_is_named_and_hides_no_other(roots: Roots) -> None:
@@ -282,6 +281,6 @@ def test_upkeep_is_among_the_runs_and_changes_no_state(roots: Roots) -> None:
     assert replace(record_of(roots, "shop.a", 3000.0), loose=before.loose) == before
     for start in range(2000, 2300):
         keep(roots, result("succeeded", start, start - 5))
-    compact(store, roots, "shop.a")
+    lake_files.compact(store, runs_folder(roots, "shop.a"))
     assert len([one for one in read_records(roots, "shop.a", 1000).results if one.action == "verify"]) == KEPT_RUNS + 3
     assert {one.action for one in read_records(roots, "shop.a", 1000, loads_only=True).results} == {"run"}

@@ -9,10 +9,8 @@ from typing import Any
 
 from airflow_gddl.contract.spec import CONTRACT_VERSION, Roots, TierSpec
 from airflow_gddl.contract.sql_types import NO_SUBSTITUTION
-from airflow_gddl.runners.aws import translated
 from airflow_gddl.runners.descriptor import DELTALAKE, RUNS_AT_ONCE
 from airflow_gddl.runners.glue.settings import GlueSettings
-from airflow_gddl.runners.interface import Connections
 
 Definition = Mapping[str, Any]
 """A job in the form of Glue's API."""
@@ -68,16 +66,6 @@ def arguments_of(settings: GlueSettings) -> dict[str, str]:
     if settings.region:
         arguments[REGION] = settings.region
     return arguments
-
-
-def connect(settings: GlueSettings, connections: Connections) -> Any:
-    """boto3's client.
-
-    Raises:
-        GddlError: as `aws.translated`.
-    """
-    with translated("Glue"):
-        return connections.aws(settings.aws_conn_id, "glue", settings.region)
 
 
 def render(folder: Path, tiers: Mapping[str, TierSpec], settings: GlueSettings, _roots: Roots) -> str:

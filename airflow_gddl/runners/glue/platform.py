@@ -18,7 +18,7 @@ from airflow_gddl.contract.codes import JOB_NOT_DEPLOYED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.runners.aws import code_of, translated
 from airflow_gddl.runners.descriptor import settings_of
-from airflow_gddl.runners.glue.jobs import CONTRACT, SPEC, TOKEN, connect
+from airflow_gddl.runners.glue.jobs import CONTRACT, SPEC, TOKEN
 from airflow_gddl.runners.glue.settings import GlueSettings
 from airflow_gddl.runners.interface import (
     Connections,
@@ -48,7 +48,8 @@ _LOOKBACK = timedelta(days=7)
 def make(declared: Mapping[str, Any], _environ: Mapping[str, str], connections: Connections) -> Platform:
     """See `descriptor.make_platform`."""
     settings = settings_of("glue", GlueSettings, declared)
-    return GluePlatform(settings, connect(settings, connections))
+    with translated("Glue"):
+        return GluePlatform(settings, connections.aws(settings.aws_conn_id, "glue", settings.region))
 
 
 @dataclass(frozen=True)

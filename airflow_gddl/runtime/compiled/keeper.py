@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +37,7 @@ Answer = TypeVar("Answer")
 _REMEDY = "check the disk, the network, and for S3 the endpoint, AWS_ENDPOINT_URL or the connection of aws_conn_id"
 
 
-def bounded(call: Callable[[], Answer], seconds: float, where: str, environ: Mapping[str, str] | None = None) -> Answer:
+def bounded(call: Callable[[], Answer], seconds: float, where: str, environ: Mapping[str, str]) -> Answer:
     """The call's answer or error.
 
     A hanging thread is abandoned; it is a daemon, so it does not block the exit of the process.
@@ -47,29 +48,25 @@ def bounded(call: Callable[[], Answer], seconds: float, where: str, environ: Map
     Raises:
         RetriableError: `METADATA_UNREACHABLE` after `seconds`.
     """
-    answers: list[Answer] = []
-    errors: list[BaseException] = []
+    answer: Future[Answer] = Future()
     endpoints: list[str] = []
 
     def run() -> None:
         try:
-            if environ is not None and is_remote(where):
+            if is_remote(where):
                 from airflow_gddl.contract.s3 import S3Settings  # noqa: PLC0415 - of remote places alone
 
                 endpoints.append(f"S3 at {S3Settings.of(environ).endpoint or 'Amazon'}")
-            answers.append(call())
+            answer.set_result(call())
         except BaseException as error:  # noqa: BLE001 - handed to the caller as it is
-            errors.append(error)
+            answer.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True, name="gddl-metadata")
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
-    if not answers:
+    threading.Thread(target=run, daemon=True, name="gddl-metadata").start()
+    wait((answer,), seconds)
+    if not answer.done():
         what = f"no answer {f'of {endpoints[0]} ' if endpoints else ''}within {seconds:.2g} s"
         raise RetriableError(METADATA_UNREACHABLE, what, where=where, remedy=_REMEDY)
-    return answers[0]
+    return answer.result()
 
 
 @dataclass

@@ -19,7 +19,7 @@ from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.layout import STATE, LandingFolder, join
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.spec import Roots
-from airflow_gddl.runtime.landing.polling import Poll, Scope, poll_folders
+from airflow_gddl.runtime.landing.polling import Poll, poll_folders
 from airflow_gddl.stores import Storage, open_store
 
 
@@ -268,7 +268,7 @@ class Following:
             places = places_in(lake, roots.lake, set(names) - set(known.read))
             changed = {table for table, folder in folders.items() if has_news(folder, roots.landing, places)}
         stale = {table: folders[table] for table in wanted if table in changed or table not in known.looks}
-        looks = {**known.looks, **{table: files.poll() for table, files in poll_folders(lake, stale, Scope()).items()}}
+        looks = {**known.looks, **{table: files.poll() for table, files in poll_folders(lake, stale, {}).items()}}
         return replace(known, looked_at=stamp, read=tuple(names), looks={table: looks[table] for table in wanted})
 
     def _drain(self, roots: Roots) -> bool:

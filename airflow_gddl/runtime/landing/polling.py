@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from airflow_gddl.contract.codes import STORAGE_DENIED, STORAGE_UNUSABLE
@@ -92,10 +92,6 @@ class Watermark:
     total: int
     swept: str
 
-    def holds(self, now: datetime) -> bool:
-        """Whether the next full listing is not yet due; a time in the future (the clock was set back) counts as due."""
-        return not is_listing_due(self.swept, now)
-
 
 def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) -> Watermark | None:
     """The watermark after a full listing; null where the next poll has to list everything, too.
@@ -120,10 +116,11 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
 
 
 def held(watermarks: Mapping[str, Watermark], tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
-    """Watermarks of the tables whose next full listing is not yet due, by table."""
-    return {
-        name: watermark for name in tables if (watermark := watermarks.get(name)) is not None and watermark.holds(now)
-    }
+    """Watermarks of the tables whose next full listing is not yet due, by table; a time in the future (the clock was set
+    back) counts as due.
+    """
+    known = {name: watermarks[name] for name in tables if name in watermarks}
+    return {name: watermark for name, watermark in known.items() if not is_listing_due(watermark.swept, now)}
 
 
 def _sorting_time(name: str) -> str | None:
@@ -133,32 +130,30 @@ def _sorting_time(name: str) -> str | None:
     return time if time is not None and name[0].isdigit() and time.startswith(folders) else None
 
 
-@dataclass(frozen=True)
-class Scope:
-    """How much is listed.
-
-    Attributes:
-        window: range of modification times; listed in full.
-        watermarks: by table; tables without one are listed in full.
-        page: names of one listing of a schema's folder, for each table; those it does not reach are listed alone.
-    """
-
-    window: PollWindow | None = None
-    watermarks: Mapping[str, Watermark] = field(default_factory=dict)
-    page: int = 1000
+PAGE = 1000
+"""Names of one listing of a schema's folder, for each table; those it does not reach are listed alone."""
 
 
-def poll(store: Storage, landing: str, tables: Iterable[str], scope: Scope | None = None) -> dict[str, Poll]:
-    """`poll_folders` of tables with one landing root and default names; in full where no scope is given."""
+def poll(store: Storage, landing: str, tables: Iterable[str]) -> dict[str, Poll]:
+    """`poll_folders` of tables with one landing root and default names, in full."""
     folders = {table: LandingFolder(landing, table) for table in tables}
-    return {table: files.poll() for table, files in poll_folders(store, folders, scope or Scope()).items()}
+    return {table: files.poll() for table, files in poll_folders(store, folders, {}).items()}
 
 
-def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Scope) -> dict[str, ListedFiles]:
+def poll_folders(
+    store: Storage,
+    folders: Mapping[str, LandingFolder],
+    watermarks: Mapping[str, Watermark],
+    window: PollWindow | None = None,
+) -> dict[str, ListedFiles]:
     """Poll each of the tables (`schema.name`, or any other name) in its landing folder.
 
     Where it is cheaper, one listing of a schema's folder serves all its tables; if the folder holds far more files, the
     remaining tables are listed one by one.
+
+    Args:
+        watermarks: by table; tables without one are listed in full.
+        window: range of modification times, see `Poll.in_window`.
 
     Raises:
         RetriableError, FatalError: as `Storage`; `STORAGE_DENIED` or `STORAGE_UNUSABLE` when none of the folders can be
@@ -170,8 +165,8 @@ def poll_folders(store: Storage, folders: Mapping[str, LandingFolder], scope: Sc
         by_schema[folder.root, schema][name].append(table)
     listed: dict[str, ListedFiles] = {}
     for (root, schema), tables in sorted(by_schema.items()):
-        marks = {name: mark for name, of in tables.items() if (mark := scope.watermarks.get(of[0])) is not None}
-        listed_files = _schema(store, root, schema, list(tables), replace(scope, watermarks=marks))
+        marks = {name: watermarks.get(of[0]) for name, of in sorted(tables.items())}
+        listed_files = _schema(store, root, schema, marks, window)
         listed |= {table: files for name, files in listed_files.items() for table in tables[name]}
     faults = [files.refused for files in listed.values() if files.refused is not None]
     if listed and len(faults) == len(listed):
@@ -221,21 +216,23 @@ class ListedFiles:
         return Poll(files, digest, self.in_window, missing=self.missing)
 
 
-def _schema(store: Storage, landing: str, schema: str, names: list[str], scope: Scope) -> dict[str, ListedFiles]:
+def _schema(
+    store: Storage, landing: str, schema: str, watermarks: Mapping[str, Watermark | None], window: PollWindow | None
+) -> dict[str, ListedFiles]:
     folder = join(landing, schema)
-    listed = {name: ListedFiles(scope.window, scope.watermarks.get(name)) for name in sorted(names)}
+    listed = {name: ListedFiles(window, known) for name, known in watermarks.items()}
     rest = list(listed)
     whole = {name: files for name, files in listed.items() if files.known is None}
     if store.listing_spans_folders(folder) and len(whole) > 1:
         try:
-            unreached = _span(store, folder, whole, scope.page)
+            unreached = _span(store, folder, whole)
             rest = [name for name in listed if name in unreached or name not in whole]
         except FatalError as error:
             if error.code != STORAGE_DENIED:  # list permission may be granted folder by folder
                 raise
     for name in rest:
-        known = scope.watermarks.get(name)
-        listed[name] = ListedFiles(scope.window, known)
+        known = watermarks[name]
+        listed[name] = ListedFiles(window, known)
         try:
             after = known.after if known is not None else ""
             for item in store.list(join(folder, name), after, within=landing):
@@ -256,10 +253,10 @@ def _is_missing(store: Storage, folder: str, files: ListedFiles) -> bool:
     return (everything and store.listing_spans_folders(folder)) or not store.exists(folder)
 
 
-def _span(store: Storage, folder: str, listed: dict[str, ListedFiles], page: int) -> list[str]:
+def _span(store: Storage, folder: str, listed: dict[str, ListedFiles]) -> list[str]:
     """List the folder for at most one page for each table; return the tables not reached."""
     ends = sorted(f"{name}/" for name in listed)
-    budget = page * len(listed)
+    budget = PAGE * len(listed)
     for seen, item in enumerate(store.list(folder, ends[0])):
         name, _, rest = item.name.partition("/")
         if f"{name}/" > ends[-1]:

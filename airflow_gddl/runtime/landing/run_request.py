@@ -10,9 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from airflow_gddl.contract.codes import OPTION_INVALID
 from airflow_gddl.contract.durations import moment_of
-from airflow_gddl.contract.errors import MetadataError
+from airflow_gddl.contract.errors import MetadataError, invalid_option
 from airflow_gddl.contract.names import NamedTable, TableNames
 from airflow_gddl.runtime.compiled.documents import Directory
 from airflow_gddl.runtime.landing.polling import PollWindow
@@ -226,7 +225,7 @@ def moment_in(named: str, text: str, example: str) -> float:
 
 
 def invalid_request(what: str, remedy: str) -> MetadataError:
-    return MetadataError(OPTION_INVALID, what, where="params", remedy=remedy)
+    return invalid_option(what, remedy, "params")
 
 
 def is_by_person(run_id: str) -> bool:

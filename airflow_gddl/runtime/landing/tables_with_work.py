@@ -26,7 +26,6 @@ from airflow_gddl.runtime.landing.events_queue import Following, QueuePollState
 from airflow_gddl.runtime.landing.polling import (
     ListedFiles,
     Poll,
-    Scope,
     Watermark,
     held,
     joined,
@@ -441,7 +440,7 @@ def _polls(
         return queue.looks, replace(known, queue=queue)
     in_full = window is not None or question.again or is_by_person(question.run)
     used = {} if in_full else held(known.watermarks, folders, datetime.fromisoformat(question.now))
-    listed = poll_folders(lake, folders, Scope(window, used))
+    listed = poll_folders(lake, folders, used, window)
     watermarks = _watermarks(document, known.watermarks, listed, question.now)
     return {table: files.poll() for table, files in listed.items()}, replace(known, watermarks=watermarks)
 

@@ -124,15 +124,6 @@ def write_record(store: Storage, roots: Roots, result: JobResult) -> None:
     store.write(join(runs_folder(roots, result.table), name), to_json(result).encode())
 
 
-def compact(store: Storage, roots: Roots, table: str) -> int:
-    """`lake_files.compact` of a table; return the remaining loose records.
-
-    Raises:
-        RetriableError: `STORAGE_BUSY`.
-    """
-    return lake_files.compact(store, runs_folder(roots, table))
-
-
 def _key(result: JobResult) -> tuple[str, str]:
     return result.run_id, result.started_at
 
@@ -386,7 +377,8 @@ class StateRecorder:
         self._known = self._update(changed)
         self._waiting = self._waiting[len(waiting) :]
         many = [name for name, one in self._known.tables.items() if one.loose > LOOSE_AT_MOST][:_COMPACTED_AT_ONCE]
-        loose = {name: compact(open_store(self.environ), self.roots, name) for name in many}
+        store = open_store(self.environ)
+        loose = {name: lake_files.compact(store, runs_folder(self.roots, name)) for name in many}
         if loose:
             self._known = self._update(partial(_left, loose))
         return self._known

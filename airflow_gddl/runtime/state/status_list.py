@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -71,18 +71,14 @@ def facets(tables: Iterable[TableStatus]) -> dict[Facet, list[str]]:
 
 def _fits(one: TableStatus, query: TableQuery, words: Sequence[str]) -> bool:
     row, name = one.row, f"{one.row.table} {one.row.source}:{one.row.name_in_source}".casefold()
-    return (
-        all(word in name for word in words)
-        and _among(row.source, query.sources)
-        and _among(row.tier, query.tiers)
-        and _among(row.priority, query.priorities)
-        and _among(row.owner or "", query.owners)
-        and (not query.states or bool(_all_states(one).intersection(query.states)))
+    wanted = (
+        ({row.source}, query.sources),
+        ({row.tier}, query.tiers),
+        ({row.priority}, query.priorities),
+        ({row.owner or ""}, query.owners),
+        (_all_states(one), query.states),
     )
-
-
-def _among(value: str, wanted: Collection[str]) -> bool:
-    return not wanted or value in wanted
+    return all(word in name for word in words) and all(not any_of or values & {*any_of} for values, any_of in wanted)
 
 
 def _all_states(one: TableStatus) -> set[str]:

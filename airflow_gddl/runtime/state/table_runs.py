@@ -502,10 +502,10 @@ def newest_of(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str,
 
 
 def _record_of(fact: RunFact, error: str | None) -> TableRecord:
+    """What one run adds to a record by `merged`, which counts what runs have in common anew."""
     good = fact.started if fact.status != "failed" else None
     return TableRecord(
         newest=fact,
-        quarantined=fact.quarantined,
         commit=fact.commit,
         complete=good,
         succeeded=good,
@@ -513,7 +513,6 @@ def _record_of(fact: RunFact, error: str | None) -> TableRecord:
         rows_at=None if fact.rows is None else fact.started,
         error=error,
         loose=1,
-        late_ignored=fact.late_ignored,
         changed_since=good,
         changing_runs=0 if good is None else 1,
     )

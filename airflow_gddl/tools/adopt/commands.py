@@ -58,9 +58,7 @@ def adopt(  # noqa: PLR0913 - typer reads each option of the command from one pa
         dry_run=dry_run,
     )
     check = partial(require_connection, cli, source_connection)
-    request = Request(
-        metadata=metadata, tables=(table,), action=action, full_listing=True, wait=wait, as_json=json, check=check
-    )
+    request = Request(metadata, (table,), action, full_listing=True, wait=wait, as_json=json, check=check)
     carry_out(cli, request, show_released if release else show_adopted)
 
 

@@ -192,7 +192,7 @@ class _Making:
         wanted = list(names) or [one.table for one in enabled]
         specs, bad = metadata_folder.choose(self.cli, self.loaded, wanted, self.metadata)
         if bad or (not names and self.loaded.problems):
-            metadata_folder.show_problems(self.cli, list(self.loaded.problems), self.metadata)
+            metadata_folder.show(self.cli.screen, self.loaded.problems, self.metadata)
             raise typer.Exit(context.BAD_METADATA)
         if others := [one.table for one in specs if not _is_of(one, source)]:
             what = f"{', '.join(others)} have another source than {source}"

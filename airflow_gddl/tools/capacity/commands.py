@@ -107,7 +107,7 @@ def plan(
     if not diff:
         options.require_beside("--diff", {"--no-records": no_records, "--markdown": markdown})
     loaded = metadata_folder.read(cli, metadata)
-    metadata_folder.show_problems(cli, loaded.problems, metadata)
+    metadata_folder.show(cli.screen, loaded.problems, metadata)
     planned = replace(_metadata_of(loaded), before=metadata_folder.placed(cli, loaded))
     today = cli.now().date()
     if not diff and not planned.pipelines:

@@ -236,8 +236,8 @@ def verify(cli: CliContext, metadata: str, tables: Sequence[str], ending: Callab
     """
     cli.screen.say("verifying: each replica against its change table, and its rows against the source", "bold")
     done = perform(cli, Request(metadata=metadata, action=Verify()))
-    job.show_troubles(cli, done.outcome)
-    endings = [ending(result) for result in done.outcome.results if result.table in tables]
+    job.show_troubles(cli, done)
+    endings = [ending(result) for result in done.results if result.table in tables]
     cli.screen.table(["table", *_NUMBERS, "verdict"], [one.line() for one in endings])
     for one in endings:
         if one.differences:
@@ -268,11 +268,11 @@ class Demonstration:
         for number in range(self.source.rounds + 1):
             self._say(f"{source.land(number)}, running")
             done = perform(cli, Request(metadata=metadata))
-            job.show_runs(cli.screen, done.outcome.results)
+            job.show_runs(cli.screen, done.results)
             if done.exit_status:
-                job.show_troubles(cli, done.outcome)
+                job.show_troubles(cli, done)
                 return False
-            for result in done.outcome.results:
+            for result in done.results:
                 runs[result.table].append(result)
 
         def ending(result: JobResult) -> Ending:
