@@ -306,11 +306,9 @@ _PlatformFlag = Annotated[
 ]
 _Minutes = Annotated[
     float | None,
-    typer.Option("--minutes", metavar="N", min=0.1, max=1440, help="Time limit of --platform. Default: 30."),
+    typer.Option(metavar="N", min=0.1, max=1440, help="Time limit of --platform. Default: 30."),
 ]
-_Report = Annotated[
-    str, typer.Option("--report", metavar="FILE", help="Where --platform writes results, without names.")
-]
+_Report = Annotated[str, typer.Option(metavar="FILE", help="Where --platform writes results, without names.")]
 
 
 def check(

@@ -36,7 +36,6 @@ _Platform = Annotated[
 _Runner = Annotated[
     str | None,
     typer.Option(
-        "--runner",
         metavar="RUNNER",
         help="With --for mwaa: where its jobs run: databricks, emr_serverless, glue, or an installed runner.",
     ),
@@ -44,7 +43,6 @@ _Runner = Annotated[
 _Extras = Annotated[
     list[Extra] | None,
     typer.Option(
-        "--extra",
         metavar="NAME",
         help="With --for mwaa: an extra (events, openlineage, s3, source) that Airflow needs; repeat for more.",
     ),
@@ -56,7 +54,7 @@ _Offline = Annotated[
 ]
 _Constraints = Annotated[
     str | None,
-    typer.Option("--constraints", metavar="FILE", help="With --offline: Airflow's constraints, a path or URL."),
+    typer.Option(metavar="FILE", help="With --offline: Airflow's constraints, a path or URL."),
 ]
 
 
@@ -64,20 +62,18 @@ def bundle(  # noqa: PLR0913 - typer reads each option of the command from one p
     ctx: typer.Context,
     *,
     platform: _Platform = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the files.")] = Path("dist"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the files.")] = Path("dist"),
     python: Annotated[
-        str | None, typer.Option("--python", metavar="PATH", help="The cluster nodes' Python, with its version.")
+        str | None, typer.Option(metavar="PATH", help="The cluster nodes' Python, with its version.")
     ] = None,
-    arch: Annotated[Arch, typer.Option("--arch", help="Processor architecture of the cluster nodes.")] = Arch.X86,
+    arch: Annotated[Arch, typer.Option(help="Processor architecture of the cluster nodes.")] = Arch.X86,
     no_environment: Annotated[
         bool, typer.Option("--no-environment", help="Neither fetch nor pack the libraries.")
     ] = False,
     runner: _Runner = None,
     extra: _Extras = None,
-    airflow: Annotated[str, typer.Option("--airflow", metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
-    airflow_python: Annotated[
-        str, typer.Option("--airflow-python", metavar="VERSION", help="Python's version on MWAA.")
-    ] = "3.12",
+    airflow: Annotated[str, typer.Option(metavar="VERSION", help="Airflow's version on MWAA.")] = "3.0.6",
+    airflow_python: Annotated[str, typer.Option(metavar="VERSION", help="Python's version on MWAA.")] = "3.12",
     offline: _Offline = False,
     constraints: _Constraints = None,
 ) -> None:
@@ -155,7 +151,7 @@ def deploy(
     runner: Annotated[str, typer.Argument(metavar="RUNNER", help="databricks, glue, or an installed runner.")],
     *,
     metadata: options.Metadata = "metadata",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for the file.")] = Path("dist"),
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the file.")] = Path("dist"),
 ) -> None:
     """Write a platform's saved jobs, one for each tier with tables, in its own form, and name what creates them."""
     cli = context.of(ctx)

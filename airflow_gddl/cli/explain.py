@@ -38,7 +38,6 @@ def explain(
     key: Annotated[
         list[str],
         typer.Option(
-            "--key",
             metavar="[COLUMN=]VALUE",
             help="The key, or a part of it; all parts have to be named. @FILE reads parts from a file, @- from "
             "standard input.",
@@ -46,7 +45,7 @@ def explain(
     ],
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Changes to read, the highest ones.")] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Changes to read, the highest ones.")] = 100,
 ) -> None:
     """Show what happened to one key: its changes in order, the deciding one with the reason, and the replica's row.
 

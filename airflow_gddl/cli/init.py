@@ -195,13 +195,11 @@ def init(
     ] = Path(),
     airflow: Annotated[
         Path | None,
-        typer.Option("--airflow", metavar="DAGS_FOLDER", help="Instead: into the DAGs folder of the Airflow here."),
+        typer.Option(metavar="DAGS_FOLDER", help="Instead: into the DAGs folder of the Airflow here."),
     ] = None,
     jobs: Annotated[
         Path | None,
-        typer.Option(
-            "--jobs", metavar="DIR", help="With --airflow: environment of jobs. Default: gddl-jobs beside the DAGs."
-        ),
+        typer.Option(metavar="DIR", help="With --airflow: environment of jobs. Default: gddl-jobs beside the DAGs."),
     ] = None,
 ) -> None:
     """Create an empty project: metadata with a sample row, DAGs and a README. No file is overwritten.

@@ -98,7 +98,6 @@ def erase(  # noqa: PLR0913 - typer reads each option of the command from one pa
     key: Annotated[
         list[str],
         typer.Option(
-            "--key",
             metavar="COLUMN=VALUE",
             help="A part of the key; all have to be named. @FILE reads parts from a file, @- from standard input.",
         ),

@@ -29,13 +29,10 @@ def complete_table(ctx: typer.Context, incomplete: str) -> list[str]:
     return sorted(spec.table for spec in tables if spec.table.startswith(incomplete))
 
 
-Metadata = Annotated[
-    str, typer.Option("--metadata", metavar="DIR", envvar="GDDL_METADATA", help="Folder of gddl.yaml and tables/.")
-]
+Metadata = Annotated[str, typer.Option(metavar="DIR", envvar="GDDL_METADATA", help="Folder of gddl.yaml and tables/.")]
 Tables = Annotated[
     list[str] | None,
     typer.Option(
-        "--table",
         metavar="SCHEMA.NAME",
         help="Only this table; may be given several times. Default: all.",
         autocompletion=complete_table,
@@ -44,26 +41,22 @@ Tables = Annotated[
 NamedTables = Annotated[
     list[str],
     typer.Option(
-        "--table",
         metavar="SCHEMA.NAME",
         help="The table; may be given several times.",
         autocompletion=complete_table,
     ),
 ]
-OneTable = Annotated[
-    str, typer.Option("--table", metavar="SCHEMA.NAME", help="The table.", autocompletion=complete_table)
-]
+OneTable = Annotated[str, typer.Option(metavar="SCHEMA.NAME", help="The table.", autocompletion=complete_table)]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 All = Annotated[bool, typer.Option("--all", help="All tables, where none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, and nothing else there.")]
 Wait = Annotated[
     float,
-    typer.Option("--wait", metavar="SECONDS", min=0, help="How long to wait for a table that another run holds."),
+    typer.Option(metavar="SECONDS", min=0, help="How long to wait for a table that another run holds."),
 ]
 SourceConnection = Annotated[
     str,
     typer.Option(
-        "--source-connection",
         metavar="NAME",
         help="Compare with the source too: a variable with an SQLAlchemy URL, or AIRFLOW_CONN_NAME.",
     ),

@@ -79,10 +79,10 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="Only files last modified from then on: 2026-01-31T12:00Z, 24h."),
+        typer.Option(metavar="TIME", help="Only files last modified from then on: 2026-01-31T12:00Z, 24h."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Only files last modified before then; as --since.")
+        str | None, typer.Option(metavar="TIME", help="Only files last modified before then; as --since.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Also where rows, columns or changes go; else it asks.")] = False,
     dry_run: DryRun = False,
@@ -154,7 +154,6 @@ def resync(  # noqa: PLR0913 - typer reads each option of the command from one p
     key: Annotated[
         list[str] | None,
         typer.Option(
-            "--key",
             metavar="[COLUMN=]VALUE",
             help="The row of this key. All parts of a key have to be named; a column that is named again begins "
             "the next key. @FILE reads a part from each line of a file, @- from standard input.",
@@ -228,9 +227,7 @@ _NAMED = 5
 app = Group("Quarantined rows and files: list them, process them again, or dismiss them.")
 
 
-_Codes = Annotated[
-    list[str] | None, typer.Option("--code", metavar="CODE", help="Only rows with this code. Repeat for more.")
-]
+_Codes = Annotated[list[str] | None, typer.Option(metavar="CODE", help="Only rows with this code. Repeat for more.")]
 
 
 @app.command(name="list")
@@ -241,7 +238,7 @@ def list_errors(  # noqa: PLR0913, PLR0917 - typer reads each option of the comm
     json: options.Json = False,
     code: _Codes = None,
     rows: Annotated[bool, typer.Option("--rows", help="Show the rows, oldest first, not a summary by code.")] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="Maximum rows of each table.")] = 100,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="Maximum rows of each table.")] = 100,
 ) -> None:
     """Show what is in quarantine, by code, with what to do; with --rows each row and its reason."""
     cli = context.of(ctx)
@@ -284,13 +281,11 @@ def dismiss(  # noqa: PLR0913 - typer reads each option of the command from one 
     ctx: typer.Context,
     *,
     table: options.OneTable,
-    code: Annotated[list[str], typer.Option("--code", metavar="CODE", help="Rows with this code. Repeat for more.")],
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why nothing better is expected; kept with your name.")
-    ],
+    code: Annotated[list[str], typer.Option(metavar="CODE", help="Rows with this code. Repeat for more.")],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why nothing better is expected; kept with your name.")],
     file: Annotated[
         list[str] | None,
-        typer.Option("--file", metavar="PATH", help="Only rows of this file, as `errors list` names it."),
+        typer.Option(metavar="PATH", help="Only rows of this file, as `errors list` names it."),
     ] = None,
     yes: options.Yes = False,
     metadata: options.Metadata = "metadata",

@@ -167,9 +167,7 @@ def load(  # noqa: PLR0913 - typer reads each option of the command from one par
     again: Annotated[bool, typer.Option("--again", help=_AGAIN)] = False,
     source_connection: Annotated[
         str,
-        typer.Option(
-            "--source-connection", metavar="NAME", help="Connection to the source, instead of the metadata row's."
-        ),
+        typer.Option(metavar="NAME", help="Connection to the source, instead of the metadata row's."),
     ] = "",
     metadata: options.Metadata = "metadata",
     json: options.Json = False,

@@ -116,8 +116,8 @@ def watermark_of(digests: Mapping[str, int], lookback: timedelta, swept: str) ->
 
 
 def held(watermarks: Mapping[str, Watermark], tables: Iterable[str], now: datetime) -> dict[str, Watermark]:
-    """Watermarks of the tables whose next full listing is not yet due, by table; a time in the future (the clock was set
-    back) counts as due.
+    """Watermarks of the tables whose next full listing is not yet due, by table; a time in the future (the clock was
+    set back) counts as due.
     """
     known = {name: watermarks[name] for name in tables if name in watermarks}
     return {name: watermark for name, watermark in known.items() if not is_listing_due(watermark.swept, now)}
