@@ -15,7 +15,7 @@ MOST_WORDS = 40
 
 LOST = {
     r"(?<!--)\bfull[ _]refresh": "rebuild",
-    r"\brefresh (the|a|this) table|\btables? (is|are) refreshed": "rebuild",
+    r"\brefresh (the|a|this|again)\b|\b(the|a) refresh\b|\btables? (is|are) refreshed": "rebuild",
     r"\bdelivered again\b": "re-delivered",
     r"\berrors? tables?\b": "quarantine",
     r"\bg(ive|ives|ave|iven) up\b": "dismiss",

@@ -477,7 +477,7 @@ def _require_all_changes(work: _Reload, request: SwapRequest, fresh: TableState)
             CHANGES_INCOMPATIBLE,
             "the change table holds changes of removed files, with another order or other types than the files now",
             where=work.live.layout.changes,
-            remedy=f"{hint}restore those files, or move the change table away and refresh again; "
+            remedy=f"{hint}restore those files, or move the change table away and reload again; "
             "the tables are unchanged",
         )
 
@@ -580,7 +580,7 @@ def _require_settled(work: _Reload, unsettled: Iterable[str]) -> None:
 
 
 def _files_changed(work: _Reload, what: str) -> RetriableError:
-    remedy = "run the refresh again; the tables are unchanged"
+    remedy = "run it again; the tables are unchanged"
     return RetriableError(FILES_CHANGED, f"{work.run.spec.table}: {what}", remedy=remedy)
 
 
