@@ -508,7 +508,7 @@ class MergedTables(MaintainedTables):
         kept = table_definition.restricted(
             named, [c for c in definition.columns if c.name not in definition.partition_by]
         )
-        if kept != table_definition.restricted(named, None):
+        if table_definition.names_of(kept) != table_definition.names_of(named):
             self.set_properties(definition.path, {table_definition.COLUMNS: kept})
 
     def add_files(

@@ -159,6 +159,8 @@ def keeps_changes(request: SwapRequest, stored: Sequence[Column]) -> bool:
 
 FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
+_CHANGES = "refresh:changes"
+"""The step that replaces or mends the change table."""
 OWN = "own"
 """In reports: rows that follow from the changes, not those of other shards."""
 
@@ -227,44 +229,6 @@ class _Changes:
         stale = changes_in(lacking(stored.filter(held_by(stored, self.read)), fresh, self.schema))
         withdrawn = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
         return withdrawn, lacking(fresh, stored.filter(pc.invert(withdrawn)), self.schema)
-
-
-@dataclass(frozen=True)
-class _ReplaceChanges:
-    """The change table of the newly read changes, and of archived ones: those of earlier reloads, and new ones."""
-
-    changes: _Changes
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        fresh = by_name(rows[FRESH], self.changes.kind)
-        parts = [fresh]
-        if self.changes.archives is not None:
-            stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
-            before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
-            archived = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
-            parts += [before, with_gddl(new, generation=archived)]
-        report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
-        return {**report, "fresh": fresh.num_rows}
-
-
-@dataclass(frozen=True)
-class _MendChanges:
-    """Adds missing changes, and removes those that their files, rewritten or read with other settings, don't hold.
-
-    Those of another generation than the file's stay: what the file held then is part of the history.
-    """
-
-    changes: _Changes
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        changes = self.changes
-        fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
-        removed, added = changes.difference(stored, fresh)
-        gone = stored.filter(removed)
-        report = self.output.report(storage, added, gone, rows[STORED].filter(removed))
-        return {**report, "fresh": added.num_rows}
 
 
 @dataclass(frozen=True)
@@ -541,39 +505,57 @@ class Swap:
         """
         if self.request.shadow is None:
             return 0
-        app, version = "refresh:changes", version_of(self.request.plan)
-        definition = table_definition.changes(self.table_schema, self.live.layout.changes, self.live.tier)
-        if self.request.archives or not self._compatible():
-            return self._replace_changes(definition)
-        whole_tables.ensure(self.tables, definition)
-        path = definition.path
-        if self.tables.last_transaction(path, app) < version:
-            rule = _MendChanges(self._rules, output_of(self.tables, path, self.table_schema.keys, version))
-            stored = Source.of(self.tables.existing(path), self._rules.stored)
-            sources = {FRESH: self._fresh(), STORED: stored}
-            reports = by_key(self.tables, sources, self._rules.keys, rule)
-            written_files, rows = written(reports)
-            removed, fresh = deleted(reports, sources[STORED]), sum(report["fresh"] for report in reports)
-            metrics = {"numOutputRows": rows, "numTargetRowsInserted": fresh}
-            write = Write(app=app, version=version, written=written_files, deleted=removed, metrics=metrics)
-            self.tables.commit(path, write)
-        return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
+        version, path = version_of(self.request.plan), self.live.layout.changes
+        definition = table_definition.changes(self.table_schema, path, self.live.tier)
+        replaces = self.request.archives is not None or not self._compatible()
+        if not replaces:
+            whole_tables.ensure(self.tables, definition)
+        if self.tables.last_transaction(path, _CHANGES) < version:
+            (self._replace_changes if replaces else self._mend_changes)(definition, version)
+        return self.tables.metrics(path, _CHANGES, version).get("numTargetRowsInserted", 0)
 
-    def _replace_changes(self, definition: TableDefinition) -> int:
-        app, version, path = "refresh:changes", version_of(self.request.plan), definition.path
-        if self.tables.last_transaction(path, app) < version:
-            replacing = _Replacing.of(self.tables, definition, self._now)
-            rule = _ReplaceChanges(self._rules, replacing.output(self.table_schema.keys))
-            stored, sources = self._stored(), {FRESH: self._fresh()}
-            if self.request.archives and stored is not None:
-                sources[STORED] = stored
-            if rule.output.keys is not None:
-                sources[BEFORE] = Source.of(self.tables.existing(path), self._rules.before)
-            reports = by_key(self.tables, sources, self._rules.keys, rule)
-            written_files, rows = written(reports)
-            fresh = sum(report["fresh"] for report in reports)
-            replacing.commit(app, version, written_files, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
-        return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
+    def _mend_changes(self, definition: TableDefinition, version: int) -> None:
+        """Changes of another generation than their file's stay: what the file held then is part of the history."""
+        path, changes = definition.path, self._rules
+        output = output_of(self.tables, path, self.table_schema.keys, version)
+
+        def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+            fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
+            removed, added = changes.difference(stored, fresh)
+            return output.report(storage, added, stored.filter(removed), rows[STORED].filter(removed))
+
+        stored = Source.of(self.tables.existing(path), changes.stored)
+        reports = by_key(self.tables, {FRESH: self._fresh(), STORED: stored}, changes.keys, rule)
+        written_files, rows = written(reports)
+        metrics = {"numOutputRows": rows, "numTargetRowsInserted": rows}
+        write = Write(
+            app=_CHANGES, version=version, written=written_files, deleted=deleted(reports, stored), metrics=metrics
+        )
+        self.tables.commit(path, write)
+
+    def _replace_changes(self, definition: TableDefinition, version: int) -> None:
+        """By the newly read changes, and archived ones: those of earlier reloads, and new ones."""
+        replacing, changes = _Replacing.of(self.tables, definition, self._now), self._rules
+        output = replacing.output(self.table_schema.keys)
+
+        def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> tuple[dict[str, Any], int]:
+            fresh = by_name(rows[FRESH], changes.kind)
+            parts = [fresh]
+            if changes.archives is not None:
+                stored, new = by_name(rows[STORED], changes.kind), changes.newly_archived(rows)
+                before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
+                parts += [before, with_gddl(new, generation=pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows))]
+            return output.report(storage, pa.concat_tables(parts), rows.get(BEFORE)), fresh.num_rows
+
+        stored, sources = self._stored(), {FRESH: self._fresh()}
+        if self.request.archives and stored is not None:
+            sources[STORED] = stored
+        if output.keys is not None:
+            sources[BEFORE] = Source.of(self.tables.existing(definition.path), changes.before)
+        made = by_key(self.tables, sources, changes.keys, rule)
+        written_files, rows = written([report for report, _ in made])
+        metrics = {"numOutputRows": rows, "numTargetRowsInserted": sum(fresh for _, fresh in made)}
+        replacing.commit(_CHANGES, version, written_files, metrics)
 
     def source(self) -> dict[str, _Derived]:
         """The tables that follow from the changes, written but for their commits; without those of an earlier run."""

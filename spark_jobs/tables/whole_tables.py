@@ -22,7 +22,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown
 from spark_jobs.rules import sweep, truncates
-from spark_jobs.rules.arrays import DeltaSchema, by_name, rows_where, table_codes
+from spark_jobs.rules.arrays import DeltaSchema, by_name, rows_where, table_codes, with_values
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions, with_row_ids
 from spark_jobs.rules.order import as_events, events, is_of_batch
@@ -47,7 +47,7 @@ from spark_jobs.tables.delta_log import (
 )
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.tables.file_parts import REPLICA
-from spark_jobs.tables.file_rules import Output, deleted, output_of, rewrite, written
+from spark_jobs.tables.file_rules import deleted, output_of, rewrite, written
 from spark_jobs.tables.small_files import join_in_passing, place_new_rows
 from spark_jobs.tables.snapshots import missing_features
 from spark_jobs.tables.table_context import TableContext
@@ -162,19 +162,18 @@ class BatchContext:
             join_in_passing(self.tables, path)
 
 
-def keep_readable(tables: Tables, path: str) -> bool:
-    """Drop columns from the indexed ones whose bounds some reader can't read; returns whether there were any.
+def keep_readable(tables: Tables, path: str) -> None:
+    """Drop columns from the indexed ones whose bounds some reader can't read.
 
     Spark may have written such bounds, and may again. Readers ignore what the log has of columns that the property
     doesn't name, so no file's statistics change.
     """
-    value = table_definition.left_readable(
-        tables.properties(path).get(table_definition.COLUMNS), tables.existing(path).schema.columns
-    )
-    if value is None:
-        return False
-    tables.set_properties(path, {table_definition.COLUMNS: value})
-    return True
+    named = tables.properties(path).get(table_definition.COLUMNS)
+    if named is None:
+        return
+    value = table_definition.readable(named, tables.existing(path).schema.columns)
+    if table_definition.names_of(value) != table_definition.names_of(named):
+        tables.set_properties(path, {table_definition.COLUMNS: value})
 
 
 def ensure(tables: Tables, definition: TableDefinition) -> None:
@@ -191,18 +190,8 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
     remaining = tables.grow(definition.path, changed) if changed else {}
     if remaining:
         schema = tables.existing(definition.path).schema
-        rewrite(tables, definition.path, schema.retyped(remaining), _Retyped(stored, remaining))
-
-
-@dataclass(frozen=True)
-class _Retyped:
-    """Rows with the text of their values in columns that become text; sent to tasks."""
-
-    stored: Mapping[str, SqlType]
-    wanted: Mapping[str, SqlType]
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        return with_texts(rows, self.stored, self.wanted)
+        rule = partial(with_texts, stored=stored, wanted=remaining)
+        rewrite(tables, definition.path, schema.retyped(remaining), rule)
 
 
 def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, bounds: tuple[str, ...] = ()) -> None:
@@ -216,25 +205,17 @@ def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, bounds
     changed: dict[str, SqlType] = {GDDL: _wanted(snapshot, table_schema)}
     changed |= dict.fromkeys(bounds, parse_type(table_schema.sequence_type))
     schema = snapshot.schema.retyped(changed)
-    rewrite(tables, path, schema, _Resequenced(schema, bounds))
+    rewrite(tables, path, schema, partial(_resequenced, schema=schema, bounds=bounds))
 
 
-@dataclass(frozen=True)
-class _Resequenced:
-    """Rows whose sequence and bounds have the types of a schema; sent to tasks."""
-
-    schema: DeltaSchema
-    bounds: tuple[str, ...]
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        for name in self.bounds:
-            values = retyped_bounds(rows.column(name), self.schema.types[name])
-            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
-        kind = self.schema.arrow.field(GDDL).type
-        gddl = rows.column(GDDL).combine_chunks()
-        parts = [pa.nulls(rows.num_rows, kind.field(0).type), *gddl.flatten()[1:]]
-        emptied = pa.StructArray.from_arrays(parts, fields=list(kind), mask=gddl.is_null())
-        return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, emptied)
+def _resequenced(rows: pa.Table, schema: DeltaSchema, bounds: tuple[str, ...]) -> pa.Table:
+    """Rows whose sequence and bounds have the types of a schema."""
+    kind = schema.arrow.field(GDDL).type
+    gddl = rows.column(GDDL).combine_chunks()
+    parts = [pa.nulls(rows.num_rows, kind.field(0).type), *gddl.flatten()[1:]]
+    emptied = pa.StructArray.from_arrays(parts, fields=list(kind), mask=gddl.is_null())
+    values = {name: retyped_bounds(rows.column(name), schema.types[name]) for name in bounds}
+    return with_values(rows, {**values, GDDL: emptied})
 
 
 def retype_without_rows(tables: Tables, path: str, table_schema: TableSchema, bounds: tuple[str, ...] = ()) -> bool:
@@ -345,7 +326,7 @@ def update_history(
     if batch_context.has_made(path, HISTORY):
         return
     if touched is None:
-        _update_all(batch_context, tuple(floors), swept)
+        _update_all(batch_context, floors, swept)
         return
     snapshot = batch_context.to_search(path)
     happened = events(changes_of_keys(batch_context, touched), table_schema)
@@ -363,28 +344,17 @@ def update_history(
     batch_context.put(snapshot, HISTORY, {}, matches, outcome)
 
 
-@dataclass(frozen=True)
-class _Versions:
-    """The versions of all keys, of a table with several sources of those of the batch's; sent to tasks."""
-
-    schema: TableSchema
-    floors: tuple[GenerationFloor, ...]
-    swept: int
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
-        derived = versions(happened, self.schema, self.floors, self.swept)
-        missing, extra = differences(derived, stored, self.schema)
-        removed = stored.take(pa.array(extra))
-        missing = with_row_ids(missing, removed, self.schema)
-        return self.output.report(storage, missing, removed, removed)
-
-
-def _update_all(batch_context: BatchContext, floors: tuple[GenerationFloor, ...], swept: int) -> None:
+def _update_all(batch_context: BatchContext, floors: Sequence[GenerationFloor], swept: int) -> None:
+    """Of a table with several sources, the keys of the batch's."""
     tables, layout, schema = batch_context.tables, batch_context.layout, batch_context.table_schema
     output = output_of(tables, layout.history, schema.keys, batch_context.transaction)
-    rule = _Versions(schema, floors, swept, output)
+
+    def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+        derived = versions(as_events(rows[_CHANGES], schema), schema, floors, swept)
+        missing, extra = differences(derived, rows[_STORED], schema)
+        removed = rows[_STORED].take(pa.array(extra))
+        return output.report(storage, with_row_ids(missing, removed, schema), removed, removed)
+
     shard = schema.spec.shard
     sources = {
         _CHANGES: Source.of(tables.existing(layout.changes), partial(changes_by_key, schema=schema, shard=shard)),
@@ -477,9 +447,18 @@ class TableWriter:
 
     def _write_again(self) -> None:
         context, path, schema = self.batch_context, self.batch_context.layout.replica, self.batch_context.table_schema
-        rule = _FoldAgain(schema, output_of(context.tables, path, schema.keys, context.transaction))
-        changes = Source.of(context.tables.existing(context.layout.changes), rule.changes)
-        replica = Source.of(self._replica, rule.stored, to_write=True)
+        output = output_of(context.tables, path, schema.keys, context.transaction)
+
+        def earlier(rows: pa.Table) -> pa.Table:
+            return changes_by_key(rows.filter(pc.invert(is_of_batch(rows, schema.batch_id))), schema)
+
+        def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+            stored = matches_of(rows[REPLICA])
+            outcome = folded_again(as_events(rows[_CHANGES], schema), stored.rows, schema)
+            return output.report_of(storage, stored, outcome)
+
+        changes = Source.of(context.tables.existing(context.layout.changes), earlier)
+        replica = Source.of(self._replica, lambda rows: rows.filter(after_truncates(rows, schema)), to_write=True)
         sources = {_CHANGES: changes, REPLICA: replica}
         reports = by_key(context.tables, sources, key_schema(schema), rule)
         counts = MainCounts(updated=sum(report["rows"] for report in reports))
@@ -516,27 +495,6 @@ def _swept(replica: pa.Table, schema: TableSchema, generation: int) -> Truncated
     """Rows of older generations."""
     old = replica.filter(sweep.vanishing(replica, generation, schema))
     return Truncated(rows=old, instead=sweep.instead(old, schema), live=old.num_rows)
-
-
-@dataclass(frozen=True)
-class _FoldAgain:
-    """Writes rows after a truncate that their changes fold otherwise since; sent to tasks."""
-
-    schema: TableSchema
-    output: Output
-
-    def changes(self, rows: pa.Table) -> pa.Table:
-        """Those of other batches."""
-        earlier = rows.filter(pc.invert(is_of_batch(rows, self.schema.batch_id)))
-        return changes_by_key(earlier, self.schema)
-
-    def stored(self, rows: pa.Table) -> pa.Table:
-        return rows.filter(after_truncates(rows, self.schema))
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        stored = matches_of(rows[REPLICA])
-        outcome = folded_again(as_events(rows[_CHANGES], self.schema), stored.rows, self.schema)
-        return self.output.report_of(storage, stored, outcome)
 
 
 def keys_shared(tables: Tables, path: str, keys: Sequence[str]) -> SharedKeys:
