@@ -13,7 +13,7 @@ from typing import Any
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.codes import ERASED_BY_OTHER_KEYS, ERASURE_SALT_MISSING, LEDGER_CONFLICT
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.commit_files import read_small
@@ -75,10 +75,6 @@ class ErasureRegister:
     storage: Storage
     root: str
     spec: TableSpec
-
-    @classmethod
-    def of(cls, storage: Storage, layout: Layout, spec: TableSpec) -> ErasureRegister:
-        return cls(storage, layout.erased, spec)
 
     def keys(self, files: Iterable[PlannedFile] = ()) -> ErasedKeys:
         """

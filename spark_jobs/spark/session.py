@@ -210,8 +210,6 @@ def _first_line(error: BaseException) -> str:
     return next((line for line in lines if "Exception" in line or "Error" in line), f"{type(error).__name__}")[:500]
 
 
-__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "class_path_of", "open_session", "scratch_of"]
-
 SCRATCH = f"{scratch_folders.PREFIX}spark-"
 """How the folder of an embedded Spark's temporary files begins."""
 

@@ -305,9 +305,7 @@ class Tables:
             RetriableError: `DELTA_CONFLICT`.
         """
         self._allow(path, columns)
-        schema = json.loads(self.existing(path).log.schema)
-        schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
-        self._alter(path, "ADD COLUMNS", json.dumps(schema), [column.name for column in columns])
+        self._alter(path, "ADD COLUMNS", _with_columns(self.existing(path).log, columns), [c.name for c in columns])
 
     def extend(
         self, path: str, column: Column, properties: Mapping[str, str], transaction: tuple[str, int], version: int
@@ -323,9 +321,7 @@ class Tables:
         log = self.existing(path).log
         if self.last_transaction(path, app) >= number:
             return version + 1
-        schema = json.loads(log.schema)
-        schema["fields"] += json.loads(DeltaSchema((column,)).to_json())["fields"]
-        metadata = delta_log.metadata(log, schema=json.dumps(schema), changed=properties)
+        metadata = delta_log.metadata(log, schema=_with_columns(log, [column]), changed=properties)
         now, app = self._now(), app_of(app, self._shard)
         done = delta_log.info(now, "ADD COLUMNS", user_metadata(app, number), {}, columns=json.dumps([column.name]))
         head = [done, delta_log.transaction(app, number, now), metadata]
@@ -583,3 +579,10 @@ class Tables:
         self._logs.note(path, log.after(made))
         keep_log_short(self.storage, path, log, snapshot.opened)
         self._versions[path] = log.version + 1
+
+
+def _with_columns(log: ReplayedLog, columns: Sequence[Column]) -> str:
+    """The table's schema (JSON) with further columns."""
+    schema = json.loads(log.schema)
+    schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
+    return json.dumps(schema)

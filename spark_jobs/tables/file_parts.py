@@ -119,17 +119,6 @@ def _parts(file: Probed, target: int, most: int) -> Iterator[tuple[range | None,
     yield range(start, len(file.ranges)), held * size // rows
 
 
-def dealt(parts: Sequence[Split], slots: int) -> list[tuple[Split, ...]]:
-    """Parts into tasks of about equal size, the largest first."""
-    bins: list[list[Split]] = [[] for _ in range(min(len(parts), slots * _PARTS_A_SLOT))]
-    load = [0] * len(bins)
-    for part in sorted(parts, key=lambda p: -p.size):
-        least = load.index(min(load))
-        bins[least].append(part)
-        load[least] += part.size + 1
-    return [tuple(task) for task in bins]
-
-
 Fault = tuple[str, ...]
 """Of the store, for the driver: family, code, what, where, remedy; empty: none."""
 

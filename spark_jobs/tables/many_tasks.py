@@ -287,11 +287,11 @@ class SparkMaintenance(Maintenance):
     def checkpoint(self, path: str) -> None:
         # Delta has no statement for it; it writes one with each commit whose version is a multiple of the interval.
         usual = self.spark.properties(path).get(_INTERVAL)
-        self.spark.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
+        self.spark.alter(path, f"SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
         back = f"UNSET TBLPROPERTIES ('{_INTERVAL}')"
         if usual is not None and usual != "1":
             back = f"SET TBLPROPERTIES ('{_INTERVAL}' = '{int(usual)}')"
-        self.spark.sql(path, f"ALTER TABLE {{table}} {back}")
+        self.spark.alter(path, back)
 
     def _stored(self, path: str) -> int:
         """Stored files without the log's."""

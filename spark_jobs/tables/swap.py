@@ -180,14 +180,6 @@ class _Changes:
     archives: Rewrite | None
     swept: int
 
-    @classmethod
-    def of(cls, request: SwapRequest) -> _Changes:
-        plan = request.plan
-        return cls(
-            schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
-            archives=request.archives, swept=request.swept,
-        )  # fmt: skip
-
     @property
     def kind(self) -> pa.Schema:
         return event_schema(self.schema)
@@ -395,7 +387,11 @@ class Swap:
 
     @cached_property
     def _rules(self) -> _Changes:
-        return _Changes.of(self.request)
+        request, plan = self.request, self.request.plan
+        return _Changes(
+            schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
+            archives=request.archives, swept=request.swept,
+        )  # fmt: skip
 
     def carry_out(self, report: Callable[[str], None]) -> Swapped:
         """Run the swap; `report` gets each durable step. Idempotent."""
@@ -557,8 +553,8 @@ class Swap:
         metrics = {"numOutputRows": rows, "numTargetRowsInserted": sum(fresh for _, fresh in made)}
         replacing.commit(_CHANGES, version, written_files, metrics)
 
-    def source(self) -> dict[str, _Derived]:
-        """The tables that follow from the changes, written but for their commits; without those of an earlier run."""
+    def source(self) -> dict[str, Callable[[], None]]:
+        """Write the tables that follow from the changes; their commits, but those of an earlier run, by step."""
         version, tables = version_of(self.request.plan), self.tables
         remaining = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
         if not remaining:
@@ -574,10 +570,13 @@ class Swap:
             reports = by_key(tables, sources, self._keys, rule)
         else:
             reports = by_row(tables, sources[STORED], lambda storage, rows: rule(storage, {STORED: rows}))
-        return {
-            step: _Derived(one, *written([r[step] for r in reports]), derived_rows=sum(r[step][OWN] for r in reports))
-            for step, one in replacing.items()
-        }
+        commits: dict[str, Callable[[], None]] = {}
+        for step, one in replacing.items():
+            files, rows = written([report[step] for report in reports])
+            own = sum(report[step][OWN] for report in reports)
+            metrics = {"numOutputRows": rows, "numTargetRowsInserted": own}
+            commits[step] = partial(one.commit, _app(step), version, files, metrics)
+        return commits
 
     def _definitions(self) -> dict[str, TableDefinition]:
         """Tables that follow from the changes, by the step that replaces them.
@@ -592,7 +591,7 @@ class Swap:
             by_step[HISTORY] = table_definition.history(schema, layout.history, tier)
         return by_step
 
-    def replica(self, source: dict[str, _Derived]) -> int:
+    def replica(self, source: Mapping[str, Callable[[], None]]) -> int:
         self._replace(source, MERGE)
         path, version = self.live.layout.replica, version_of(self.request.plan)
         if self.tables.properties(path).get(BASELINE):
@@ -600,11 +599,9 @@ class Swap:
         rows = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
         return _rows_in(self.tables, path, self.table_schema.spec.shard) if rows is None else rows
 
-    def _replace(self, source: dict[str, _Derived], step: str) -> None:
+    def _replace(self, source: Mapping[str, Callable[[], None]], step: str) -> None:
         if step in source:
-            made = source[step]
-            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.derived_rows}
-            made.replacing.commit(_app(step), version_of(self.request.plan), made.files, metrics)
+            source[step]()
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
@@ -626,16 +623,6 @@ class Swap:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
             stamped = pa.Table.from_pylist(rows, schema=quarantine.SCHEMA)
             ErrorsTable(self.tables, path).append(stamped, "refresh:quarantine", version_of(plan))
-
-
-@dataclass(frozen=True)
-class _Derived:
-    """A table that is written but for its commit, its number of rows, and those that follow from the changes."""
-
-    replacing: _Replacing
-    files: Written
-    rows: int
-    derived_rows: int
 
 
 def _app(step: str) -> str:

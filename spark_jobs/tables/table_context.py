@@ -79,7 +79,7 @@ class TableContext:
 
     @property
     def erasures(self) -> ErasureRegister:
-        return ErasureRegister.of(self.storage, self.layout, self.spec)
+        return ErasureRegister(self.storage, self.layout.erased, self.spec)
 
     def has_appended(self, plan: BatchPlan) -> bool:
         """Whether the change table has the changes of a batch."""
