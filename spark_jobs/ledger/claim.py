@@ -258,14 +258,12 @@ class Claim:
         if lost is not None:
             raise lost from error
 
-    def _lost(self) -> RetriableError | None:
+    def _lost(self) -> GddlError | None:
         """The error of `check`; None: the claim holds, or that can't be found out."""
         try:
             self.check()
-        except RetriableError as problem:
+        except GddlError as problem:
             return problem if problem.code == CLAIM_LOST else None
-        except GddlError:
-            return None
         return None
 
     def _beat(self) -> None:

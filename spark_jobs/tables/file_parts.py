@@ -359,11 +359,14 @@ class PartsReader:
         """
         storage = self.context.storage
         there = {item.path for item in storage.list(self._reports)}
-        known = [(part, from_json(PartReport, storage.read(work.report_of(part)).decode()))
-                 for part in parts if work.report_of(part) in there]  # fmt: skip
-        done = [(part, report) for part, report in known if self._is_there(work, report)]
-        remaining = [part for part in parts if part not in [part for part, _ in done]]
-        reports = [report for _, report in done]
+        reports, remaining = list[PartReport](), list[Split]()
+        for part in parts:
+            path = work.report_of(part)
+            report = from_json(PartReport, storage.read(path).decode()) if path in there else None
+            if report is not None and self._is_there(work, report):
+                reports.append(report)
+            else:
+                remaining.append(part)
         reports += [from_json(PartReport, text) for text in self.place.run(work, remaining)]
         for report in reports:
             raise_fault(report.error)

@@ -126,7 +126,7 @@ class StoredRows:
         sources = {
             THEIRS: Source.of(tables.existing(path), rule.theirs, rule.read),
             OURS: Source.of(tables.existing(layout.replica), rule.ours, [*rule.columns, GDDL]),
-            CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+            CHANGES: Source.of(tables.existing(layout.changes), partial(changes_by_key, schema=rule.schema)),
         }
         return findings_of(by_key(tables, sources, key_schema(rule.schema), rule), rule.shown)
 

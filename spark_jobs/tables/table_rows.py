@@ -142,7 +142,7 @@ class FindRows:
             source, start = opened(stream), 0
             for group in range(source.num_row_groups):
                 count = source.metadata.row_group(group).num_rows
-                hits, read = self._hits(source, group, file, self.keys)
+                hits, read = self._hits(source, group, file)
                 if deleted is not None:
                     hits = hits[left_of(start, count, deleted)[hits]]
                 if len(hits):
@@ -155,10 +155,9 @@ class FindRows:
     def file_of(self, part: tuple[int, DataFile]) -> str:
         return join(self.table, part[1].path)
 
-    def _hits(
-        self, source: pq.ParquetFile, group: int, file: DataFile, keys: pa.Table | None
-    ) -> tuple[np.ndarray, pa.Table]:
+    def _hits(self, source: pq.ParquetFile, group: int, file: DataFile) -> tuple[np.ndarray, pa.Table]:
         """Numbers of rows in the group, and those columns of all its rows that were read to find them."""
+        keys = self.keys
         if keys is None:
             return np.arange(source.metadata.row_group(group).num_rows), pa.table({})
         names = tuple(keys.column_names)
