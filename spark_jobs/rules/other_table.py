@@ -16,7 +16,7 @@ from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import by_name, flat, table_codes
+from spark_jobs.rules.arrays import by_name, fields_of, flat, table_codes
 from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
 from spark_jobs.rules.order import as_events, gddl_fields, keys_json, ordered
 from spark_jobs.rules.stored_columns import change_schema
@@ -89,7 +89,7 @@ class OtherTableRule:
     @property
     def kind(self) -> pa.Schema:
         kinds = change_schema(self.schema)
-        return pa.schema([kinds.field(name) for name in self.columns])
+        return fields_of(kinds, self.columns)
 
     def theirs(self, rows: pa.Table) -> pa.Table:
         renamed = {theirs: ours for ours, theirs in self.spelled.items()}

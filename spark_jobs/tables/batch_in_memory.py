@@ -215,15 +215,14 @@ class BatchInMemory:
         return self.batch_context.table_schema
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        path, batch_context = self.batch_context.layout.errors, self.batch_context
+        batch_context = self.batch_context
+        errors = ErrorsTable(batch_context.tables, batch_context.layout.errors)
         if self.decoded_batch.figures.quarantined or files:
             stamp = Stamp.of(batch_context.plan)
             rows = [quarantine.of_rows(group, stamp) for group in self.decoded.groups]
             rows.append(quarantine.of_files(files, stamp))
-            ErrorsTable(batch_context.tables, path).append(
-                pa.concat_tables(rows), QUARANTINE, batch_context.transaction
-            )
-        ErrorsTable(batch_context.tables, batch_context.layout.errors).resolve_earlier(batch_context.plan, again)
+            errors.append(pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
+        errors.resolve_earlier(batch_context.plan, again)
 
     def discard(self) -> None:
         """Decoded rows are in memory."""

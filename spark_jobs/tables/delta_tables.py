@@ -16,7 +16,7 @@ from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, Column
 from spark_jobs.plan.types import widenings
-from spark_jobs.rules.arrays import DeltaSchema, by_name, schema_of
+from spark_jobs.rules.arrays import DeltaSchema, by_name, fields_of, schema_of
 from spark_jobs.tables import delta_log
 from spark_jobs.tables.data_files import (
     FileWriter,
@@ -133,7 +133,6 @@ class Tables:
         self.log = DeltaCommits(storage)
         self._place: Place = InProcess(storage)
         self._snapshots: dict[str, TableSnapshot | None] = {}
-        self._transactions: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
         self._logs = KnownLogs(storage)
         self._there: set[str] = set()
@@ -206,23 +205,19 @@ class Tables:
 
     def last_transaction(self, path: str, app: str) -> int:
         """See `TableLogs.last_transaction`."""
-        if (path, app) not in self._transactions:
-            snapshot = self.snapshot(path)
-            version = -1 if snapshot is None else snapshot.log.transactions.get(app_of(app, self._shard), -1)
-            self._transactions[path, app] = version
-        return self._transactions[path, app]
+        snapshot = self.snapshot(path)
+        return -1 if snapshot is None else snapshot.log.transactions.get(app_of(app, self._shard), -1)
 
     def forget_all(self) -> None:
         """Drop the cached state of tables that another engine may have changed."""
         self._logs.look_again()
-        self._snapshots, self._transactions, self._versions = {}, {}, {}
+        self._snapshots, self._versions = {}, {}
 
     def forget(self, path: str) -> None:
         """Drop the cached state of a table that is about to change."""
         self._logs.look_again(path)
         self._snapshots.pop(path, None)
         self._versions.pop(path, None)
-        self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
 
     def version(self, path: str) -> int | None:
         """The newest version as this run knows it, else by the log; None where there is no table.
@@ -270,7 +265,7 @@ class Tables:
         """
         schema = snapshot.whole_rows
         if columns is not None:
-            schema = pa.schema([schema.field(name) for name in columns])
+            schema = fields_of(schema, columns)
         parts = [read_file(self.storage, snapshot.path, f, schema) for f in files]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 

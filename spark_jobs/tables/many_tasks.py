@@ -78,7 +78,7 @@ class SparkTasks:
     spark: SparkSession
     slots: int
 
-    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[Any]:
+    def run(self, work: Work, parts: Sequence[Any]) -> list[Any]:
         if not parts:
             return []
         tasks = min(len(parts), self.slots * _TASKS_A_SLOT)
@@ -94,7 +94,7 @@ class SparkTasks:
         with naming_files([[work.file_of(part) for part in mine] for mine in shared]):
             return _reported(numbers, task)
 
-    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[Any]:
+    def run_by_key(self, work: KeyWork, parts: Sequence[Any], ranges: int) -> list[Any]:
         """Rows go through the shuffle as Arrow streams, so that the JVM converts no value; on one machine by files."""
         if not parts:
             return []
@@ -320,7 +320,7 @@ class ManyTasksEngine(Engine):
         self.tables.spark.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
 
     def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
-        small = sum(file.size for file in plan.files) <= self.tables.bounds.load
+        small = plan.size <= self.tables.bounds.load
         place: Place = InProcess(self.storage) if small else self._tasks
         tables = self.tables_of(*_all_of(self.layout))
         if (first := first_load(self, plan, state, tables, place, PartBounds())) is not None:

@@ -96,9 +96,9 @@ class OneTaskEngine(Engine):
 
     def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
         if self.reads_whole:
-            self._require_small("the batch", sum(f.size for f in plan.files))
+            self._require_small("the batch", plan.size)
         self._require_small_tables(self.layout.replica, self.layout.history)
-        if sum(file.size for file in plan.files) > self.parts.together:
+        if plan.size > self.parts.together:
             first = first_load(self, plan, state, self.tables, InProcess(self.storage), self.parts)
             if first is not None:
                 return first
@@ -117,7 +117,7 @@ class OneTaskEngine(Engine):
             LargeBatchError: the batch is a first load that is larger than batches whose rows are in memory together.
         """
         most = BatchLimits.of(self.tier, in_one_task=True).max_bytes
-        is_usual = len(plan.files) == 1 or sum(file.size for file in plan.files) <= most
+        is_usual = len(plan.files) == 1 or plan.size <= most
         if not is_usual and not self.has_appended(plan):
             raise LargeBatchError
 

@@ -23,7 +23,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.arrays import DeltaSchema, by_name, fields_of, with_values
 from spark_jobs.rules.fold import (
     are_changes,
     changes_in,
@@ -204,7 +204,7 @@ class _Changes:
     def keys(self) -> pa.Schema:
         """Columns by which changes are compared."""
         kinds = with_identity(self.kind.empty_table(), self.schema).schema
-        return pa.schema([kinds.field(name) for name in identity_columns(self.schema)])
+        return fields_of(kinds, identity_columns(self.schema))
 
     def by_moves(self, rows: pa.Table) -> pa.Table:
         """See `order.for_both_keys`; of a shard, its own changes."""
@@ -310,7 +310,7 @@ class _Derive:
 def _with_texts(rows: pa.Table, name: str) -> pa.Table:
     """Rows with a column's values as text."""
     values = [None if value is None else str(value) for value in rows.column(name).to_pylist()]
-    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, pa.string()))
+    return with_values(rows, {name: pa.array(values, pa.string())})
 
 
 def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
@@ -605,10 +605,10 @@ class Swap:
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
-        path, plan = self.live.layout.errors, self.request.plan
+        errors, plan = ErrorsTable(self.tables, self.live.layout.errors), self.request.plan
         shadow = None if self.request.shadow is None else self.request.shadow.errors
         fresh = self.tables.read(shadow).to_pylist() if shadow and self.tables.exists(shadow) else []
-        if self.tables.exists(path) and (self.request.landed or self.request.archives):
+        if self.request.landed or self.request.archives:
             files = pa.array(self.request.landed, pa.string())
 
             def stale(rows: pa.Table) -> pa.Array:
@@ -616,13 +616,13 @@ class Swap:
                 replaced = pc.is_in(rows.column("source_file"), value_set=files)
                 return others if self.request.archives else pc.and_(replaced, others)
 
-            ErrorsTable(self.tables, path).resolve(stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
-        if self.request.reselected and self.tables.exists(path):
-            ErrorsTable(self.tables, path).forget_records(plan.batch_id)
+            errors.resolve(stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
+        if self.request.reselected:
+            errors.forget_records(plan.batch_id)
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
             stamped = pa.Table.from_pylist(rows, schema=quarantine.SCHEMA)
-            ErrorsTable(self.tables, path).append(stamped, "refresh:quarantine", version_of(plan))
+            errors.append(stamped, "refresh:quarantine", version_of(plan))
 
 
 def _app(step: str) -> str:

@@ -47,7 +47,7 @@ from spark_jobs.tables.delta_log import (
 )
 from spark_jobs.tables.delta_tables import DataFile, Tables, TableSnapshot, Write, Written
 from spark_jobs.tables.file_parts import REPLICA
-from spark_jobs.tables.file_rules import deleted, output_of, rewrite, written
+from spark_jobs.tables.file_rules import Output, deleted, output_of, rewrite, written
 from spark_jobs.tables.small_files import join_in_passing, place_new_rows
 from spark_jobs.tables.snapshots import missing_features
 from spark_jobs.tables.table_context import TableContext
@@ -88,6 +88,10 @@ class BatchContext:
     def transaction(self) -> int:
         """The transaction version of the batch's steps."""
         return version_of(self.plan)
+
+    def output(self, path: str) -> Output:
+        """Where rows of a step go that a table gets as it is."""
+        return output_of(self.tables, path, self.table_schema.keys, self.transaction)
 
     def has_made(self, path: str, app: str) -> bool:
         """Whether a step of this batch is in the table; not checked for a batch that is new in this run."""
@@ -347,7 +351,7 @@ def update_history(
 def _update_all(batch_context: BatchContext, floors: Sequence[GenerationFloor], swept: int) -> None:
     """Of a table with several sources, the keys of the batch's."""
     tables, layout, schema = batch_context.tables, batch_context.layout, batch_context.table_schema
-    output = output_of(tables, layout.history, schema.keys, batch_context.transaction)
+    output = batch_context.output(layout.history)
 
     def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
         derived = versions(as_events(rows[_CHANGES], schema), schema, floors, swept)
@@ -447,7 +451,7 @@ class TableWriter:
 
     def _write_again(self) -> None:
         context, path, schema = self.batch_context, self.batch_context.layout.replica, self.batch_context.table_schema
-        output = output_of(context.tables, path, schema.keys, context.transaction)
+        output = context.output(path)
 
         def earlier(rows: pa.Table) -> pa.Table:
             return changes_by_key(rows.filter(pc.invert(is_of_batch(rows, schema.batch_id))), schema)
@@ -469,7 +473,7 @@ class TableWriter:
         context, path = self.batch_context, self.batch_context.layout.replica
         schema = context.table_schema
         if not context.has_made(path, step):
-            output = output_of(context.tables, path, schema.keys, context.transaction)
+            output = context.output(path)
 
             def rule(storage: Storage, rows: pa.Table) -> tuple[dict[str, Any], int]:
                 outcome = removed(rows, schema)
