@@ -88,7 +88,8 @@ class ErasureRegister:
         if not hashes:
             return ErasedKeys(table=self.spec.table, columns=self.spec.keys)
         stated = self._stated()
-        self._require_same_keys(stated)
+        if stated.get(_KEYS, self._keyed_by()) != self._keyed_by():
+            raise self._by_others(stated[_KEYS], self._keyed_by())
         salt = self._stored_salt()
         if salt is None:
             raise self._salt_gone(self.spec.table)
@@ -183,11 +184,6 @@ class ErasureRegister:
 
     def _state(self, what: Mapping[str, Any]) -> None:
         self.storage.write(join(self.root, _KEYED_BY), json.dumps(what).encode())
-
-    def _require_same_keys(self, stated: Mapping[str, Any]) -> None:
-        known = stated.get(_KEYS, self._keyed_by())
-        if known != self._keyed_by():
-            raise self._by_others(known, self._keyed_by())
 
     def _by_others(self, known: Sequence[str], now: Sequence[str]) -> FatalError:
         return FatalError(

@@ -263,7 +263,7 @@ class LargeBatch(PartsWork):
 
 def _of_batch(context: BatchContext, prepare: Any) -> Source:
     """The batch's rows of the change table."""
-    snapshot, batch_id = context.tables.existing(context.layout.changes), context.plan.batch_id
+    snapshot, batch_id = context.changes, context.plan.batch_id
     return Source(
         table=snapshot.path, files=files_of_batch(snapshot, batch_id), schema=snapshot.schema.arrow,
         prepare=lambda rows: prepare(rows.filter(is_of_batch(rows, batch_id))),
@@ -317,7 +317,7 @@ class _Merging:
         fresh = _of_batch(context, prepare)
         sources = {_FRESH: fresh, **self._stored(fresh)}
         if every:
-            sources[_EVERY] = Source.of(tables.existing(context.layout.changes), prepare)
+            sources[_EVERY] = Source.of(context.changes, prepare)
         return by_key(tables, sources, key_schema(schema), rule)
 
     def _stored(self, fresh: Source) -> dict[str, Source]:
@@ -340,7 +340,7 @@ class _Merging:
         return {name: replace(source, wanted=keys) for name, source in stored.items()}
 
     def _replica(self) -> Source:
-        snapshot = self.context.tables.existing(self.context.layout.replica)
+        snapshot = self.context.replica
         columns = needed_of_replica(snapshot, self.context.table_schema, partial=self.partial)
         return Source.of(snapshot, columns=columns, to_write=True)
 

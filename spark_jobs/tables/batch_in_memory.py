@@ -259,7 +259,7 @@ class BatchInMemory:
         known = may_repeat(batch_context, self.decoded_batch.figures, overlap)
         if known is None:
             return None
-        snapshot = batch_context.tables.existing(batch_context.layout.changes)
+        snapshot = batch_context.changes
         keys = self.decoded.good.select(schema.keys) if schema.keys else None
         work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=known)
         matches = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
@@ -334,7 +334,7 @@ class BatchInMemory:
 
     def _put(self) -> MainCounts:
         batch_context, counts = self.batch_context, self.outcome.counts
-        snapshot = batch_context.tables.existing(batch_context.layout.replica)
+        snapshot = batch_context.replica
         batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
         return counts
 
@@ -407,7 +407,7 @@ def may_repeat(batch_context: BatchContext, figures: Figures, overlap: Overlap) 
     if span is None and generation is None:
         return None
     kind = parse_type(batch_context.table_schema.sequence_type)
-    stored = batch_context.tables.existing(batch_context.layout.replica).stored_baseline
+    stored = batch_context.replica.stored_baseline
     baseline = "" if stored is None else stored.baseline.batch_id
     return MayRepeat(generation, span, kind, batch_context.plan.batch_id, baseline)
 

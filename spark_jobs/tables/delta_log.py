@@ -54,9 +54,12 @@ def commit(storage: Storage, path: str, version: int, actions: Iterable[Action])
     """
     place, data = commit_path(path, version), lines(actions)
     if not storage.create_once(place, data):
-        remedy = "another writer changed the table; run again"
-        raise RetriableError(DELTA_CONFLICT, f"{place} is there already", where=path, remedy=remedy)
+        raise conflict(path, f"{place} is there already")
     return data
+
+
+def conflict(path: str, what: str) -> RetriableError:
+    return RetriableError(DELTA_CONFLICT, what, where=path, remedy="another writer changed the table; run again")
 
 
 def lines(actions: Iterable[Action]) -> bytes:

@@ -46,7 +46,6 @@ from spark_jobs.tables.table_definition import (
     TableDefinition,
     indexed_columns,
     restricted,
-    tells_events,
 )
 
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
@@ -233,11 +232,11 @@ class Tables:
 
     def data_columns(self, path: str) -> tuple[Column, ...]:
         """Columns of a table without `_gddl`."""
-        return tuple(c for c in self.existing(path).schema.columns if c.name != GDDL)
+        return tuple(c for c in self.columns(path) if c.name != GDDL)
 
-    def tells_events(self, path: str) -> bool:
-        """Whether `_gddl` of a table has the fields that only change tables have."""
-        return tells_events(self.existing(path).schema.columns)
+    def columns(self, path: str) -> tuple[Column, ...]:
+        """See `TableLogs.columns`."""
+        return self.existing(path).schema.columns
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
         """Operation metrics of a transaction's commit; empty where there is none."""

@@ -35,7 +35,7 @@ from spark_jobs.rules.sweep import undeleted
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import Action, version_of
-from spark_jobs.tables.places import Place, stream_of, stream_rows
+from spark_jobs.tables.places import LARGER_TIER, Place, stream_of, stream_rows
 from spark_jobs.tables.table_context import TableContext
 
 Facts = TypeVar("Facts")
@@ -154,7 +154,7 @@ class PartReport:
     path: str
     figures: PartFigures | None = None
     distinct: tuple[int, int] = (0, 0)
-    files: Mapping[str, list[Action]]
+    files: Mapping[str, list[Action]] = field(default_factory=dict)
     code: str = ""
     reason: str = ""
     error: Fault = ()
@@ -204,15 +204,15 @@ class WritePart:
             with reading(part.file.file):
                 rows = read_part(storage, self.dialect, part)
                 if isinstance(rows, Unreadable):
-                    return PartReport(path=path, files={}, code=rows.code, reason=rows.reason)
+                    return PartReport(path=path, code=rows.code, reason=rows.reason)
                 raw = grouped([part.file], {path: rows}, {path: part.ordinal})
                 group, figures = self.decoder.part(part.group, raw)
         except MemoryError as error:
-            return PartReport(path=path, files={}, error=fault_of(out_of_memory(path, error)))
+            return PartReport(path=path, error=fault_of(out_of_memory(path, error)))
         except QuarantinableError as error:
-            return PartReport(path=path, files={}, code=error.code, reason=error.what)
+            return PartReport(path=path, code=error.code, reason=error.what)
         except GddlError as error:
-            return PartReport(path=path, files={}, error=fault_of(error))
+            return PartReport(path=path, error=fault_of(error))
         try:
             counts = distinct(group.good, self.decoder.table_schema)
             bad = suspects([group], self.decoder.table_schema)
@@ -220,7 +220,7 @@ class WritePart:
             files = self._write(storage, group)
             return PartReport(path=path, figures=figures, distinct=counts, files=files, suspects=text)
         except GddlError as error:
-            return PartReport(path=path, files={}, error=fault_of(error))
+            return PartReport(path=path, error=fault_of(error))
 
     def _write(self, storage: Storage, group: DecodedGroup) -> dict[str, list[Action]]:
         good = group.good
@@ -464,5 +464,4 @@ def raise_fault(fault: Fault) -> None:
 
 def out_of_memory(path: str, error: MemoryError) -> FatalError:
     what = f"a Spark task has not enough memory for the file: {error}"[:500]
-    remedy = "give the table a larger tier, or deliver the file in smaller ones"
-    return FatalError(OUT_OF_MEMORY, what, where=path, remedy=remedy)
+    return FatalError(OUT_OF_MEMORY, what, where=path, remedy=LARGER_TIER)

@@ -178,8 +178,7 @@ class StoreIO:
     def new_input(self, location: str) -> StoreFile:
         return StoreFile(self.storage, location)
 
-    def new_output(self, location: str) -> StoreFile:
-        return StoreFile(self.storage, location)
+    new_output = new_input
 
     def delete(self, location: Any) -> None:
         self.storage.delete(location if isinstance(location, str) else location.location)

@@ -43,6 +43,7 @@ from spark_jobs.tables.first_load import first_load
 from spark_jobs.tables.one_task import OneTaskEngine
 from spark_jobs.tables.places import (
     DEAD_WORKER,
+    LARGER_TIER,
     DeclinedError,
     InProcess,
     KeyWork,
@@ -57,7 +58,7 @@ from spark_jobs.tables.places import (
     stream_rows,
 )
 from spark_jobs.tables.snapshots import is_settable
-from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
+from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables
 from spark_jobs.tables.swap import Swap, SwapRequest
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.vacuum import named_files, own_hours
@@ -134,7 +135,7 @@ class SparkTasks:
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         rows = self.spark.read.parquet(*files)
-        hashed = rows.select(F.xxhash64(*map(name, columns)).alias("h"))
+        hashed = rows.select(F.xxhash64(*(F.col(quoted(column)) for column in columns)).alias("h"))
         return int(hashed.agg(F.count_distinct("h")).collect()[0][0])
 
 
@@ -183,8 +184,7 @@ def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
             raise
         paths = list(dict.fromkeys(tasks[int(task[1])]))
         what = f"processes died (out of memory?) that read {few(paths, 3)}"
-        remedy = "give the table a larger tier, or deliver the file in smaller ones"
-        raise RetriableError(WORKER_DIED, what, where=paths[0], remedy=remedy) from error
+        raise RetriableError(WORKER_DIED, what, where=paths[0], remedy=LARGER_TIER) from error
 
 
 _DECODED = 10

@@ -215,6 +215,8 @@ def stream_rows(stream: bytes) -> pa.Table:
     return pa.ipc.open_stream(stream).read_all()
 
 
+LARGER_TIER = "give the table a larger tier, or deliver the file in smaller ones"
+"""Remedy of a task that lacks memory."""
 DEAD_WORKER = (
     "Python worker exited unexpectedly", "failed to launch worker", "IOException: Broken pipe", "ExecutorLostFailure",
     "PythonWorkerFactory.createWorker", "EOFException occurred while reading the port number",

@@ -24,8 +24,8 @@ from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_gddl.contract.codes import DELTA_CONFLICT, NOT_NULL_UNSUPPORTED
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.codes import NOT_NULL_UNSUPPORTED
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features import WIDENS
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -38,7 +38,7 @@ from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS, configure
 from spark_jobs.tables import deletion_vectors, table_definition
 from spark_jobs.tables.data_files import Target, WithoutRows
-from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, is_on, user_metadata
+from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, conflict, is_on, user_metadata
 from spark_jobs.tables.delta_tables import Clock, Tables, Write, Written
 from spark_jobs.tables.file_parts import file_path
 from spark_jobs.tables.places import DeclinedError, Place, TaskBounds
@@ -48,13 +48,8 @@ from spark_jobs.tables.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot,
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
 
-def name(column: str) -> ps.Column:
-    """A column by its exact name, which may have dots and spaces."""
-    return F.col(quoted(column))
-
-
 def at(side: str, column: str) -> ps.Column:
-    """A column of one side of a join or merge."""
+    """A column of one side of a join or merge by its exact name, which may have dots and spaces."""
     return F.col(f"{side}.{quoted(column)}")
 
 
@@ -124,9 +119,6 @@ class SparkTables:
 
     def data_columns(self, path: str) -> tuple[planned.Column, ...]:
         return tuple(c for c in self.columns(path) if c.name != GDDL)
-
-    def tells_events(self, path: str) -> bool:
-        return table_definition.tells_events(self.columns(path))
 
     def last_transaction(self, path: str, app: str) -> int:
         """Highest transaction version that `app` committed to the table; -1 when none."""
@@ -421,7 +413,9 @@ class MergedTables(MaintainedTables):
             self._copies[where] = path
         self._there.add(path)
         schema = schema_of(log.schema)
-        kept = tuple(c for c in schema.columns if not _is_generated(schema.metadata.get(c.name, {})))
+        # Delta computes the values of generated columns, and takes no others.
+        generated = {n for n, known in schema.metadata.items() if any(key.startswith(_GENERATED) for key in known)}
+        kept = tuple(column for column in schema.columns if column.name not in generated)
         return MergedSnapshot(
             where, log, replace(schema, columns=kept), self.storage, dict(known["configuration"]),
             tuple(known["partitionColumns"] or ()), version,
@@ -566,8 +560,7 @@ class MergedTables(MaintainedTables):
         newest = self.version(path)
         if isinstance(snapshot, MergedSnapshot) and snapshot.stored_version != newest:
             what = f"version {newest} is there, and its rows were read at {snapshot.stored_version}"
-            remedy = "another writer changed the table; run again"
-            raise RetriableError(DELTA_CONFLICT, what, where=path, remedy=remedy)
+            raise conflict(path, what)
         return snapshot
 
     def _staged(self, schema: DeltaSchema, files: Sequence[Action]) -> DataFrame:
@@ -609,11 +602,6 @@ class MergedTables(MaintainedTables):
 def _without(rows: DataFrame, others: DataFrame, names: Sequence[str]) -> DataFrame:
     """Rows that none of the others equals in these columns."""
     return rows.alias(_STORED).join(others.alias(_STAGED), equal_at(_STORED, _STAGED, names), "left_anti")
-
-
-def _is_generated(metadata: Mapping[str, Any]) -> bool:
-    """Whether Delta computes a column's values, and takes no others."""
-    return any(name.startswith(_GENERATED) for name in metadata)
 
 
 def _remove_all(storage: Storage, folder: str) -> None:

@@ -89,6 +89,14 @@ class BatchContext:
         """The transaction version of the batch's steps."""
         return version_of(self.plan)
 
+    @property
+    def changes(self) -> TableSnapshot:
+        return self.tables.existing(self.layout.changes)
+
+    @property
+    def replica(self) -> TableSnapshot:
+        return self.tables.existing(self.layout.replica)
+
     def output(self, path: str) -> Output:
         """Where rows of a step go that a table gets as it is."""
         return output_of(self.tables, path, self.table_schema.keys, self.transaction)
@@ -296,7 +304,7 @@ _CHANGES, _STORED = "changes", "stored"
 
 def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
     """All changes of these keys, by new key or by the before image's old key; possibly also of others."""
-    snapshot, table_schema = batch_context.tables.existing(batch_context.layout.changes), batch_context.table_schema
+    snapshot, table_schema = batch_context.changes, batch_context.table_schema
     work = FindRows(
         table=snapshot.path, keys=keys.select(table_schema.keys), schema=snapshot.schema.arrow,
         moved=table_schema if table_schema.before_of_key else None,
@@ -361,7 +369,7 @@ def _update_all(batch_context: BatchContext, floors: Sequence[GenerationFloor], 
 
     shard = schema.spec.shard
     sources = {
-        _CHANGES: Source.of(tables.existing(layout.changes), partial(changes_by_key, schema=schema, shard=shard)),
+        _CHANGES: Source.of(batch_context.changes, partial(changes_by_key, schema=schema, shard=shard)),
         _STORED: Source.of(tables.existing(layout.history), partial(of_shard, shard=shard), to_write=True),
     }
     reports = by_key(tables, sources, key_schema(schema), rule)
@@ -408,17 +416,13 @@ class TableWriter:
     def sweepable(self) -> tuple[int, int]:
         """Number of live rows of older generations, and of all live rows of the replica."""
         context, schema = self.batch_context, self.batch_context.table_schema
-        replica = Source.of(self._replica, columns=sweep.needed(schema))
+        replica = Source.of(context.replica, columns=sweep.needed(schema))
         live: Counter[int] = Counter()
         for counts in by_file(
             context.tables, replica, lambda _, rows: [*sweep.live_by_generation(rows, schema).items()]
         ):
             live.update(dict(counts))
         return sweep.sweepable(live, context.plan.generation, schema)
-
-    @property
-    def _replica(self) -> TableSnapshot:
-        return self.batch_context.tables.existing(self.batch_context.layout.replica)
 
     def sweep(self) -> MainCounts:
         """Remove rows of older generations, or mark them deleted."""
@@ -446,7 +450,7 @@ class TableWriter:
         context, schema = self.batch_context, self.batch_context.table_schema
         if not (schema.partial and schema.keys):
             return False
-        replica = Source.of(self._replica, columns=truncates.to_place(schema))
+        replica = Source.of(context.replica, columns=truncates.to_place(schema))
         return any(by_file(context.tables, replica, lambda _, rows: pc.any(after_truncates(rows, schema)).as_py()))
 
     def _write_again(self) -> None:
@@ -461,8 +465,8 @@ class TableWriter:
             outcome = folded_again(as_events(rows[_CHANGES], schema), stored.rows, schema)
             return output.report_of(storage, stored, outcome)
 
-        changes = Source.of(context.tables.existing(context.layout.changes), earlier)
-        replica = Source.of(self._replica, lambda rows: rows.filter(after_truncates(rows, schema)), to_write=True)
+        changes = Source.of(context.changes, earlier)
+        replica = Source.of(context.replica, lambda rows: rows.filter(after_truncates(rows, schema)), to_write=True)
         sources = {_CHANGES: changes, REPLICA: replica}
         reports = by_key(context.tables, sources, key_schema(schema), rule)
         counts = MainCounts(updated=sum(report["rows"] for report in reports))
@@ -479,7 +483,7 @@ class TableWriter:
                 outcome = removed(rows, schema)
                 return output.report(storage, outcome.instead, outcome.rows, outcome.rows), outcome.live
 
-            replica = Source.of(self._replica, to_write=True)
+            replica = Source.of(context.replica, to_write=True)
             made = by_file(context.tables, replica, rule)
             metric = "numUpdatedRows" if sweep.marks(schema) else "numDeletedRows"
             counts = {metric: sum(live for _, live in made)}
