@@ -45,7 +45,7 @@ def _count(table: TableSession, batch: Batch, made: BatchCommit) -> None:
     totals = table.totals
     totals.batches += 1
     totals.files += len(made.plan.files)
-    totals.bytes_read += sum(file.size for file in made.plan.files)
+    totals.bytes_read += made.plan.size
     if changing := tuple(row.path for row in made.files if not row.fingerprint):
         totals.revisit = True
         table.note(notices.of_unsettled(changing))

@@ -197,12 +197,13 @@ class Claim:
         """
         claims = _Claims(storage, root, clock)
         me = ProcessIdentity.current()
-        deadline, silence = time.monotonic() + wait_seconds, _Silence()
+        began, first = time.monotonic(), None
         while True:
             number, holder = claims.highest(listed)
-            listed = None
-            silence.note(number, holder, clock())
-            if holder is None or holder.is_void(clock(), me) or silence.is_over:
+            listed, first = None, first or (number, holder)
+            # A living holder of a claim from the future renews it.
+            is_silent = holder is not None and holder.is_ahead(clock()) and (number, holder) == first
+            if holder is None or holder.is_void(clock(), me) or (is_silent and time.monotonic() - began > holder.ttl):
                 mine = claims.document(run_id, me)
                 try:
                     there = claims.take(number + 1, mine)
@@ -211,12 +212,12 @@ class Claim:
                 except GddlError:  # the claim may be there all the same
                     _in_background(partial(claims.withdraw, number + 1, mine))
                     raise
-            elif silence.lasts:
+            elif is_silent:
                 time.sleep(min(_POLL_SECONDS, holder.ttl))
-            elif time.monotonic() >= deadline:
+            elif (left := began + wait_seconds - time.monotonic()) <= 0:
                 raise _busy(holder, clock(), root)
             else:
-                time.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
+                time.sleep(min(_POLL_SECONDS, left))
 
     def check(self) -> None:
         """Check that the claim still holds; called before each write that others rely on.
@@ -258,14 +259,12 @@ class Claim:
         if lost is not None:
             raise lost from error
 
-    def _lost(self) -> RetriableError | None:
+    def _lost(self) -> GddlError | None:
         """The error of `check`; None: the claim holds, or that can't be found out."""
         try:
             self.check()
-        except RetriableError as problem:
+        except GddlError as problem:
             return problem if problem.code == CLAIM_LOST else None
-        except GddlError:
-            return None
         return None
 
     def _beat(self) -> None:
@@ -279,22 +278,6 @@ class Claim:
                         return  # the next `check` says so
                 except GddlError as problem:  # the next renewal comes before the claim expires
                     _LOG.warning("claim not renewed: %s", problem)
-
-
-class _Silence:
-    """How long a claim from the future has stayed as it is, by our own clock: a living holder renews it."""
-
-    def __init__(self) -> None:
-        self._first: tuple[int, ClaimDocument | None] | None = None
-        self._since = time.monotonic()
-        self.lasts = False
-        self.is_over = False
-
-    def note(self, number: int, holder: ClaimDocument | None, now: datetime) -> None:
-        if self._first is None:
-            self._first = number, holder
-        self.lasts = holder is not None and holder.is_ahead(now) and (number, holder) == self._first
-        self.is_over = self.lasts and holder is not None and time.monotonic() - self._since > holder.ttl
 
 
 @dataclass(frozen=True)

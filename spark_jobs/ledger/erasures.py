@@ -13,7 +13,7 @@ from typing import Any
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.codes import ERASED_BY_OTHER_KEYS, ERASURE_SALT_MISSING, LEDGER_CONFLICT
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.contract.layout import Layout, join
+from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.stores import Storage, read_if_there
 from spark_jobs.ledger.commit_files import read_small
@@ -76,10 +76,6 @@ class ErasureRegister:
     root: str
     spec: TableSpec
 
-    @classmethod
-    def of(cls, storage: Storage, layout: Layout, spec: TableSpec) -> ErasureRegister:
-        return cls(storage, layout.erased, spec)
-
     def keys(self, files: Iterable[PlannedFile] = ()) -> ErasedKeys:
         """
         Args:
@@ -92,7 +88,8 @@ class ErasureRegister:
         if not hashes:
             return ErasedKeys(table=self.spec.table, columns=self.spec.keys)
         stated = self._stated()
-        self._require_same_keys(stated)
+        if stated.get(_KEYS, self._keyed_by()) != self._keyed_by():
+            raise self._by_others(stated[_KEYS], self._keyed_by())
         salt = self._stored_salt()
         if salt is None:
             raise self._salt_gone(self.spec.table)
@@ -187,11 +184,6 @@ class ErasureRegister:
 
     def _state(self, what: Mapping[str, Any]) -> None:
         self.storage.write(join(self.root, _KEYED_BY), json.dumps(what).encode())
-
-    def _require_same_keys(self, stated: Mapping[str, Any]) -> None:
-        known = stated.get(_KEYS, self._keyed_by())
-        if known != self._keyed_by():
-            raise self._by_others(known, self._keyed_by())
 
     def _by_others(self, known: Sequence[str], now: Sequence[str]) -> FatalError:
         return FatalError(

@@ -140,8 +140,9 @@ class Ledger:
         RetriableError: `LEDGER_CONFLICT`, when another writer has deleted what this one was about to read.
     """
 
-    def __init__(self, storage: Storage, root: str, names: set[str]) -> None:
-        self._storage, self._root, self._names = storage, root, names
+    def __init__(self, storage: Storage, root: str) -> None:
+        self._storage, self._root = storage, root
+        self._names: set[str] = set()
         self._segments = Segments(storage, root)
         self._aging = FileAging()
         self._rows: Rows | None = None
@@ -158,7 +159,7 @@ class Ledger:
         Args:
             others: states of the other shards of the table, which share its Delta tables.
         """
-        ledger = cls(storage, root.rstrip("/"), set())
+        ledger = cls(storage, root.rstrip("/"))
         ledger._others = others
         ledger.look_again()
         return ledger
@@ -205,8 +206,8 @@ class Ledger:
     def _merged_state(self) -> TableState:
         state = TableState() if self._newest is None else self._newest.head.state
         listed = max(filter(None, (state.listed_in_full_at, self._seen.listed_in_full_at)), default=None)
-        erased = self._seen.rows is not None and self._seen.rows_at == state.batch
-        rows = self._seen.rows if erased and self._seen.rows is not None else state.rows
+        seen = self._seen
+        rows = seen.rows if seen.rows is not None and seen.rows_at == state.batch else state.rows
         if (listed, rows) != (state.listed_in_full_at, state.rows):
             state = replace(state, listed_in_full_at=listed, rows=rows)
         return beside_others(state, self._others)

@@ -83,7 +83,7 @@ class TargetRecords:
         return before
 
     def _register(self, spec: TableSpec) -> ErasureRegister:
-        return ErasureRegister.of(self.storage, Layout.of(self.roots, spec), spec)
+        return ErasureRegister(self.storage, Layout.of(self.roots, spec).erased, spec)
 
     def _note(self) -> None:
         """Overwrite the records."""

@@ -204,6 +204,11 @@ class BatchPlan:
     holds: HeldTruncate | None = None
 
     @property
+    def size(self) -> int:
+        """Bytes of its files."""
+        return sum(file.size for file in self.files)
+
+    @property
     def batch_id(self) -> str:
         """Sorts as the number does, among batches of one shard.
 
@@ -383,7 +388,7 @@ _SMALL_BYTES = 4 * 1024**2
 
 def is_small(plan: BatchPlan, state: TableState) -> bool:
     """Whether batch and table are so small that planning costs more than the work."""
-    return sum(f.size for f in plan.files) < _SMALL_BYTES and has_few_rows(state)
+    return plan.size < _SMALL_BYTES and has_few_rows(state)
 
 
 def has_few_rows(state: TableState) -> bool:

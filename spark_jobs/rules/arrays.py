@@ -340,6 +340,11 @@ def by_name(rows: pa.Table, schema: pa.Schema, lacking: Callable[[str], pa.Chunk
     return pa.Table.from_arrays(columns, schema=schema)
 
 
+def fields_of(schema: pa.Schema, names: Iterable[str]) -> pa.Schema:
+    """These columns of a schema."""
+    return pa.schema([schema.field(name) for name in names])
+
+
 def with_values(rows: pa.Table, values: Mapping[str, pa.Array]) -> pa.Table:
     """The rows with other values in these of their columns."""
     fields, columns = list(rows.schema), list(rows.columns)

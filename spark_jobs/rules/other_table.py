@@ -5,9 +5,9 @@ Needs all rows and all changes of a key together; holds for any partition of the
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +16,9 @@ from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import all_false, by_name, flat, table_codes
+from spark_jobs.rules.arrays import all_false, by_name, fields_of, flat, table_codes
 from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
-from spark_jobs.rules.order import as_events, for_both_keys, gddl_fields, keys_json, ordered
+from spark_jobs.rules.order import as_events, gddl_fields, keys_json, ordered
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.sweep import unmarked
 from spark_jobs.rules.texts import rows_json
@@ -89,7 +89,7 @@ class OtherTableRule:
     @property
     def kind(self) -> pa.Schema:
         kinds = change_schema(self.schema)
-        return pa.schema([kinds.field(name) for name in self.columns])
+        return fields_of(kinds, self.columns)
 
     def theirs(self, rows: pa.Table) -> pa.Table:
         renamed = {theirs: ours for ours, theirs in self.spelled.items()}
@@ -100,10 +100,7 @@ class OtherTableRule:
     def ours(self, rows: pa.Table) -> pa.Table:
         return by_name(unmarked(rows), self.kind)
 
-    def changes(self, rows: pa.Table) -> pa.Table:
-        return for_both_keys(by_name(rows, change_schema(self.schema)), self.schema)
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:  # noqa: ARG002 - writes nothing
         theirs, ours = rows[THEIRS], rows[OURS]
         keys, sorts = differing_keys(ours, theirs, self.columns, self.schema.keys)
         keys = keys.select(self.schema.keys)
@@ -111,12 +108,12 @@ class OtherTableRule:
         names = keys_json(keys, self.schema)
         odd = np.flatnonzero(~behind)[:MOST_LISTED]
         listed = self._listed(keys.take(odd), ours, theirs)
-        return json.dumps({
+        return {
             "rows": ours.num_rows, "their_rows": theirs.num_rows,
             "equal": self._keys(ours, theirs) - keys.num_rows, "behind": int(behind.sum()),
             "behind_keys": [names[at] for at in np.flatnonzero(behind)[: self.shown]],
             "different": int((~behind).sum()), "listed": [[row.key, row.ours, row.theirs] for row in listed],
-        }).encode()  # fmt: skip
+        }  # fmt: skip
 
     def _keys(self, ours: pa.Table, theirs: pa.Table) -> int:
         codes = np.concatenate(table_codes((ours, theirs), self.schema.keys))
@@ -177,13 +174,13 @@ def _states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.T
     return by_name(pa.table(columns), kind).append_column(_ALIVE, pa.array(events.op != "D", pa.bool_()))
 
 
-def findings_of(reports: Iterable[bytes], shown: int) -> OtherTableFindings:
+def findings_of(parts: Sequence[Mapping[str, Any]], shown: int) -> OtherTableFindings:
     """Findings of whole tables, from the reports of all ranges of keys.
 
     Args:
+        parts: what `OtherTableRule` reports.
         shown: keys that are behind and are named.
     """
-    parts = [json.loads(report) for report in reports]
     sums = {name: sum(part[name] for part in parts) for name in ("rows", "their_rows", "equal", "behind", "different")}
     listed = sorted((row for part in parts for row in part["listed"]), key=lambda row: str(row[0]))
     behind: Sequence[str] = sorted(key for part in parts for key in part["behind_keys"])[:shown]

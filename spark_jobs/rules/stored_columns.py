@@ -16,7 +16,7 @@ from airflow_gddl.contract.names import landed_name
 from airflow_gddl.contract.sql_types import ScalarType, parse_type
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, TableSchema
-from spark_jobs.rules.arrays import DeltaSchema, all_true, changes, flat, row_codes
+from spark_jobs.rules.arrays import DeltaSchema, all_true, changes, fields_of, flat, row_codes
 from spark_jobs.rules.carried import carried, delivered
 from spark_jobs.rules.order import gddl_fields, with_gddl
 
@@ -54,7 +54,7 @@ def event_schema(table_schema: TableSchema) -> pa.Schema:
 def key_schema(table_schema: TableSchema) -> pa.Schema:
     """Key columns of changes, by which rows of one key belong together."""
     kinds = change_schema(table_schema)
-    return pa.schema([kinds.field(name) for name in table_schema.keys])
+    return fields_of(kinds, table_schema.keys)
 
 
 def stored_schema(rows: pa.Table, names: Iterable[str], types: pa.Schema) -> pa.Schema:

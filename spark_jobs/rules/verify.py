@@ -98,11 +98,10 @@ class SharedKeys:
     keys: tuple[tuple[str, int], ...]
 
     @classmethod
-    def of(cls, reports: Iterable[bytes]) -> SharedKeys:
+    def of(cls, reports: Sequence[Sequence[Any]]) -> SharedKeys:
         """Those of a whole table, from the reports of all ranges of its keys."""
-        documents = [json.loads(report) for report in reports]
-        keys = sorted((text, rows) for _, _, keys in documents for text, rows in keys)[:MOST_SHARED]
-        return cls(rows=sum(one[0] for one in documents), sharing=sum(one[1] for one in documents), keys=tuple(keys))
+        keys = sorted((text, rows) for _, _, keys in reports for text, rows in keys)[:MOST_SHARED]
+        return cls(rows=sum(one[0] for one in reports), sharing=sum(one[1] for one in reports), keys=tuple(keys))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +121,7 @@ class SharedKeysRule:
 
     columns: tuple[Column, ...]
 
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - reads nothing
+    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> list[Any]:  # noqa: ARG002 - reads nothing
         (keys,) = rows.values()
         codes = row_codes(keys.columns, keys.num_rows)
         shared = np.bincount(codes)[codes] > 1 if keys.num_rows else all_false(0)
@@ -132,7 +131,7 @@ class SharedKeysRule:
         chosen = found.take(lowest)
         columns = [(one.name, chosen.column(one.name).combine_chunks(), one.type) for one in self.columns]
         named = list(zip(rows_json(columns, nulls=True), counts[lowest.to_numpy()].tolist(), strict=True))
-        return json.dumps([keys.num_rows, int(shared.sum()), named]).encode()
+        return [keys.num_rows, int(shared.sum()), named]
 
 
 def expected_state(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.result import SPARK
@@ -12,23 +13,18 @@ if TYPE_CHECKING:
 
 def application_of(session: SparkSession) -> str:
     """Its id; empty where the session can't be asked, as one of Spark Connect."""
-    try:
-        return session.sparkContext.applicationId
-    except Exception:  # noqa: BLE001 - Connect raises various errors for missing methods
-        return ""
+    return _of_context(session, "applicationId")
 
 
 def place_of(session: SparkSession) -> str:
     """`JobResult.place` of tables that are worked on in it."""
-    parts = [SPARK, application_of(session), _pages_of(session)]
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, (SPARK, application_of(session), _of_context(session, "uiWebUrl"))))
 
 
-def _pages_of(session: SparkSession) -> str:
-    try:
-        return session.sparkContext.uiWebUrl or ""
-    except Exception:  # noqa: BLE001 - as above
-        return ""
+def _of_context(session: SparkSession, name: str) -> str:
+    with suppress(Exception):  # Connect raises various errors for missing methods
+        return getattr(session.sparkContext, name) or ""
+    return ""
 
 
 _ENDING_BY_ITSELF = "gddl: ends by itself"

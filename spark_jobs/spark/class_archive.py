@@ -8,7 +8,6 @@ for each combination of Java, Spark and JARs. The first job that needed it start
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import os
 import shutil
 import subprocess
@@ -88,8 +87,6 @@ def _place(name: Path, size: int) -> Path:
 def name_of(class_path: str, environ: Mapping[str, str]) -> Path:
     """How the archive's path begins: the same for equal Java, Spark and JARs.
 
-    Times count in seconds: the layers of a container image keep no fractions.
-
     Args:
         class_path: the JARs before Spark's own.
         environ: variables that choose Java, `JAVA_HOME` or `PATH`, and Spark, `SPARK_HOME`.
@@ -97,13 +94,8 @@ def name_of(class_path: str, environ: Mapping[str, str]) -> Path:
     home = environ.get("JAVA_HOME")
     java = Path(shutil.which("java", path=f"{home}/bin" if home else environ.get("PATH")) or "java").resolve()
     spark = home_of(environ)
-    parts = (java, _changed(java), pyspark.__version__, spark, _changed(spark / "jars"), class_path)
-    digest = hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:16]
-    return jars.cache_folder() / f"classes-{digest}"
-
-
-def _changed(path: Path) -> int:
-    return int(path.stat().st_mtime) if path.exists() else 0
+    parts = (java, jars.changed(java), pyspark.__version__, spark, jars.changed(spark / "jars"), class_path)
+    return jars.place_for("classes", parts)
 
 
 def is_possible(class_path: str, environ: Mapping[str, str]) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import logging
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -134,6 +135,17 @@ def cache_folder() -> Path:
         what = f"there is no place for JARs: HOME is not set, and the user {os.getuid()} has no name"
         raise FatalError(DELTA_MISSING, what, remedy="set HOME or GDDL_JARS to a folder that this user can write")
     return Path(home, ".cache", "airflow-gddl")
+
+
+def place_for(name: str, parts: Iterable[object]) -> Path:
+    """A path in the cache that these parts tell from others of the name."""
+    digest = hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:16]
+    return cache_folder() / f"{name}-{digest}"
+
+
+def changed(path: Path) -> int:
+    """When a file was changed; 0: there is none. In seconds: the layers of a container image keep no fractions."""
+    return int(path.stat().st_mtime) if path.exists() else 0
 
 
 def fetch(jars: Path, scratch: Path, bundle: JarSet) -> str:

@@ -210,8 +210,6 @@ def _first_line(error: BaseException) -> str:
     return next((line for line in lines if "Exception" in line or "Error" in line), f"{type(error).__name__}")[:500]
 
 
-__all__ = ["FOR_FEW_ROWS", "SCRATCH", "SQL_SETTINGS", "SessionSettings", "class_path_of", "open_session", "scratch_of"]
-
 SCRATCH = f"{scratch_folders.PREFIX}spark-"
 """How the folder of an embedded Spark's temporary files begins."""
 
@@ -360,7 +358,7 @@ def _driver_settings(settings: SessionSettings) -> dict[str, str]:
     if not settings.ship_delta:
         return given
     class_path = class_path_of(settings, scratch)
-    given["spark.driver.extraJavaOptions"] += f" {_archive_options(class_path, settings)}"
+    given["spark.driver.extraJavaOptions"] += f" {class_archive.java_options(class_path, settings.extra, os.environ)}"
     # Also sent to executors. On the class path of the driver's Java they are in the archive of classes.
     given |= {"spark.driver.extraClassPath": class_path, "spark.jars": ",".join(_jars(settings, scratch))}
     return {**given, **(SETTINGS if settings.s3 else {})}
@@ -377,14 +375,11 @@ def _java_options(settings: SessionSettings, scratch: Path) -> str:
     return java if settings.verbose else f"{java} -Dlog4j2.configurationFile=file:{logging}"
 
 
-def _archive_options(class_path: str, settings: SessionSettings) -> str:
-    return class_archive.java_options(class_path, settings.extra, os.environ)
-
-
 def _static_settings(settings: SessionSettings) -> dict[str, str]:
     scratch = scratch_folders.make("spark")
     class_path = class_path_of(settings, scratch)
-    java = f"{_java_options(settings, scratch)} {_archive_options(class_path, settings)}"
+    archive = class_archive.java_options(class_path, settings.extra, os.environ)
+    java = f"{_java_options(settings, scratch)} {archive}"
     return {
         "spark.gddl.scratch": str(scratch),
         "spark.master": os.environ.get("GDDL_SPARK_MASTER", f"local[{settings.cores},{_TRIES}]"),

@@ -6,7 +6,6 @@ a tenth of a start. So Spark is started from a folder of links, beside the cache
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -64,10 +63,8 @@ def starting() -> Iterator[None]:
 
 def _linked(installed: Path) -> Path:
     """The folder of links: one for each installation and each set of its JARs."""
-    # A time counts in seconds: the layers of a container image keep no fractions.
-    parts = (pyspark.__version__, installed, int((installed / "jars").stat().st_mtime), *_UNUSED)
-    digest = hashlib.sha256("|".join(map(str, parts)).encode()).hexdigest()[:12]
-    home = jars.cache_folder() / f"spark-{pyspark.__version__}-{digest}"
+    parts = (pyspark.__version__, installed, jars.changed(installed / "jars"), *_UNUSED)
+    home = jars.place_for(f"spark-{pyspark.__version__}", parts)
     if not home.exists():
         _make(home, installed)
     return home

@@ -38,7 +38,10 @@ _LONGEST = 900
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Print the path of the archive, written now if need be; exit status 1 when Java wrote none."""
-    args = _parser().parse_args(argv)
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument(class_archive.S3A, action="store_true", help="for jobs with a root on S3")
+    parser.add_argument(class_archive.IN_BACKGROUND, action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
     if args.in_background:
         _yield_to_others()
     os.environ.update(class_archive.writing_environment(os.environ))
@@ -57,13 +60,6 @@ def main(argv: Sequence[str] | None = None) -> None:
                     class_archive.give_up(name)
                 raise
     sys.stdout.write(f"{archive}\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
-    parser.add_argument(class_archive.S3A, action="store_true", help="for jobs with a root on S3")
-    parser.add_argument(class_archive.IN_BACKGROUND, action="store_true", help=argparse.SUPPRESS)
-    return parser
 
 
 def _yield_to_others() -> None:

@@ -17,7 +17,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules import quarantine, sweep
-from spark_jobs.rules.arrays import by_name
+from spark_jobs.rules.arrays import by_name, fields_of
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.figures import Appended, DecodedBatch
 from spark_jobs.rules.fold import net_changes
@@ -39,7 +39,7 @@ from spark_jobs.tables.delta_log import APPEND, MERGE, QUARANTINE, TOMBSTONES, m
 from spark_jobs.tables.delta_tables import DataFile, Tables, Written
 from spark_jobs.tables.errors_table import ErrorsTable
 from spark_jobs.tables.file_parts import CHANGES, ERRORS, PartsReader, WrittenParts, file_path
-from spark_jobs.tables.file_rules import Output, output_of, written
+from spark_jobs.tables.file_rules import Output, written
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.table_rows import (
     Source,
@@ -70,7 +70,7 @@ def read_large(
         errors = table_definition.errors(context.layout.errors)
         return {CHANGES: tables.target_of(changes), ERRORS: tables.target_of(errors)}
 
-    place = tables.place_for(sum(file.size for file in plan.files))
+    place = tables.place_for(plan.size)
     parts, unreadable = PartsReader(context=context, plan=plan, state=state, place=place, targets_of=targets).read()
     if parts is None:
         return None, unreadable
@@ -157,22 +157,35 @@ class LargeBatch(PartsWork):
         """Append the changes that did not arrive before."""
         context, path = self.batch_context, self.batch_context.layout.changes
         tables, schema = context.tables, context.table_schema
-        output = output_of(tables, path, schema.keys, context.transaction)
+        output = context.output(path)
         known = may_repeat(context, self.decoded_batch.figures, overlap)
-        rule = _NewChanges(schema, output)
+        kind = change_schema(schema)
+
+        def prepared(rows: pa.Table) -> pa.Table:
+            return with_identity(by_name(rows, kind), schema)
+
+        def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+            stored = by_name(rows[_STORED], kind) if _STORED in rows else None
+            fresh = by_name(rows[_FRESH], kind)
+            changes = new_changes(fresh, stored, schema)
+            tied = changes.filter(pc.fill_null(changes.column(TIED), False))
+            report = output.report(storage, told(changes.drop_columns([TIED]), schema))
+            sample, left_out = least_keys(tied, schema), skipped(fresh, changes, schema)
+            return {**report, "tied": tied.num_rows, "skipped": left_out, "sample": sample}
+
         snapshot, target = tables.existing(path), self.parts.targets[CHANGES]
         # The change table has no partitions.
         fresh = tuple(DataFile(one["add"]["path"], one["add"]["size"]) for one in self.parts.files[CHANGES])
-        sources = {_FRESH: Source(table=target.path, files=fresh, schema=target.schema, prepare=rule.prepare)}
+        sources = {_FRESH: Source(table=target.path, files=fresh, schema=target.schema, prepare=prepared)}
         if known is not None:
             files = tuple(file for file in snapshot.files if known.may_be_in(file))
             before = Source(
                 table=snapshot.path, files=files, schema=snapshot.schema.arrow,
-                prepare=lambda rows: rule.prepare(rows.filter(known(rows))),
+                prepare=lambda rows: prepared(rows.filter(known(rows))),
             )  # fmt: skip
             sources[_STORED] = before
         kinds = sources[_FRESH].none.schema
-        keys = pa.schema([kinds.field(name) for name in identity_columns(schema)])
+        keys = fields_of(kinds, identity_columns(schema))
         reports = by_key(tables, sources, keys, rule)
         written_files, rows = written(reports)
         doubts = Doubts(
@@ -229,7 +242,7 @@ class LargeBatch(PartsWork):
     def _append_only(self) -> Applied:
         context, path = self.batch_context, self.batch_context.layout.replica
         if not context.has_made(path, MERGE):
-            output, schema = output_of(context.tables, path, (), context.transaction), context.table_schema
+            output, schema = context.output(path), context.table_schema
 
             def rule(storage: Storage, rows: pa.Table) -> dict[str, Any]:
                 kept = sweep.appended(rows, schema)
@@ -248,76 +261,13 @@ class LargeBatch(PartsWork):
         return whole_tables.stale_rows(self.batch_context, self.parts.suspects)
 
 
-@dataclass(frozen=True)
-class _NewChanges:
-    """Writes the changes that did not arrive before; sent to tasks."""
-
-    schema: TableSchema
-    output: Output
-
-    def prepare(self, rows: pa.Table) -> pa.Table:
-        return with_identity(by_name(rows, change_schema(self.schema)), self.schema)
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        kind = change_schema(self.schema)
-        stored = by_name(rows[_STORED], kind) if _STORED in rows else None
-        fresh = by_name(rows[_FRESH], kind)
-        changes = new_changes(fresh, stored, self.schema)
-        tied = changes.filter(pc.fill_null(changes.column(TIED), False))
-        report = self.output.report(storage, told(changes.drop_columns([TIED]), self.schema))
-        return {
-            **report, "tied": tied.num_rows, "skipped": skipped(fresh, changes, self.schema),
-            "sample": least_keys(tied, self.schema),
-        }  # fmt: skip
-
-
 def _of_batch(context: BatchContext, prepare: Any) -> Source:
     """The batch's rows of the change table."""
-    snapshot, batch_id = context.tables.existing(context.layout.changes), context.plan.batch_id
+    snapshot, batch_id = context.changes, context.plan.batch_id
     return Source(
         table=snapshot.path, files=files_of_batch(snapshot, batch_id), schema=snapshot.schema.arrow,
         prepare=lambda rows: prepare(rows.filter(is_of_batch(rows, batch_id))),
     )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Merge:
-    """The outcome of a batch for the keys of a range; sent to tasks.
-
-    Attributes:
-        tombstones: None: they are written already.
-    """
-
-    schema: TableSchema
-    batch_id: str
-    partial: bool
-    replica: Output
-    tombstones: Output | None
-
-    def stored_tombstones(self, rows: pa.Table) -> pa.Table:
-        """Those of other batches."""
-        return without_places(rows).filter(pc.invert(is_of_batch(rows, self.batch_id)))
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        schema, stored = self.schema, matches_of(rows[_REPLICA])
-        net = net_changes(as_events(rows[_FRESH], schema), schema, partial=self.partial)
-        asked: list[pa.Table] = []
-
-        def refold(keys: pa.Table) -> pa.Table:
-            asked.append(keys)
-            return as_events(rows.get(_EVERY, rows[_FRESH].slice(0, 0)), schema)
-
-        known = StoredState(replica=stored.rows, tombstones=rows.get(_TOMBSTONES))
-        outcome = outcome_of(net, known, schema, refold, partial=self.partial)
-        if asked and _EVERY not in rows:
-            return {"again": True, MERGE: None, TOMBSTONES: None}
-        return {
-            "again": False, MERGE: self.replica.report_of(storage, stored, outcome.rows),
-            "counts": vars(outcome.counts), "late": outcome.late,
-            "unknown": (outcome.unknown_keys.num_rows, least_keys(outcome.unknown_keys, schema)),
-            "lost": (outcome.lost_moves.num_rows, least_keys(outcome.lost_moves, schema)),
-            TOMBSTONES: None if self.tombstones is None else self.tombstones.report(storage, outcome.deletes),
-        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -338,24 +288,48 @@ class _Merging:
         Args:
             every: whether it gets all changes of its keys, too.
         """
-        context, schema = self.context, self.context.table_schema
-        tables, path = context.tables, context.layout.replica
-        rule = _Merge(
-            schema=schema, batch_id=context.plan.batch_id, partial=self.partial,
-            replica=output_of(tables, path, schema.keys, context.transaction), tombstones=self._tombstones(),
-        )  # fmt: skip
+        context, schema, partly = self.context, self.context.table_schema, self.partial
+        tables = context.tables
+        replica, tombstones = context.output(context.layout.replica), self._tombstones()
+
+        def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+            stored = matches_of(rows[_REPLICA])
+            net = net_changes(as_events(rows[_FRESH], schema), schema, partial=partly)
+            asked: list[pa.Table] = []
+
+            def refold(keys: pa.Table) -> pa.Table:
+                asked.append(keys)
+                return as_events(rows.get(_EVERY, rows[_FRESH].slice(0, 0)), schema)
+
+            known = StoredState(replica=stored.rows, tombstones=rows.get(_TOMBSTONES))
+            outcome = outcome_of(net, known, schema, refold, partial=partly)
+            if asked and _EVERY not in rows:
+                return {"again": True, MERGE: None, TOMBSTONES: None}
+            return {
+                "again": False, MERGE: replica.report_of(storage, stored, outcome.rows),
+                "counts": vars(outcome.counts), "late": outcome.late,
+                "unknown": (outcome.unknown_keys.num_rows, least_keys(outcome.unknown_keys, schema)),
+                "lost": (outcome.lost_moves.num_rows, least_keys(outcome.lost_moves, schema)),
+                TOMBSTONES: None if tombstones is None else tombstones.report(storage, outcome.deletes),
+            }  # fmt: skip
+
         prepare = partial(changes_by_key, schema=schema)
         fresh = _of_batch(context, prepare)
-        sources = {_FRESH: fresh, **self._stored(rule, fresh)}
+        sources = {_FRESH: fresh, **self._stored(fresh)}
         if every:
-            sources[_EVERY] = Source.of(tables.existing(context.layout.changes), prepare)
+            sources[_EVERY] = Source.of(context.changes, prepare)
         return by_key(tables, sources, key_schema(schema), rule)
 
-    def _stored(self, rule: _Merge, fresh: Source) -> dict[str, Source]:
+    def _stored(self, fresh: Source) -> dict[str, Source]:
         """Stored rows and tombstones: those of the batch's keys alone, where tasks can have all of these."""
+        batch_id = self.context.plan.batch_id
+
+        def of_other_batches(rows: pa.Table) -> pa.Table:
+            return without_places(rows).filter(pc.invert(is_of_batch(rows, batch_id)))
+
         stored = {_REPLICA: self._replica()}
         if (tombstones := self.context.tables.snapshot(self.context.layout.tombstones)) is not None:
-            stored[_TOMBSTONES] = Source.of(tombstones, rule.stored_tombstones)
+            stored[_TOMBSTONES] = Source.of(tombstones, of_other_batches)
         kinds = key_schema(self.context.table_schema)
         is_small = sum(source.size for source in stored.values()) < fresh.size
         if is_small or self.changes > _MOST_KEYS or any(pt.is_nested(key.type) for key in kinds):
@@ -366,7 +340,7 @@ class _Merging:
         return {name: replace(source, wanted=keys) for name, source in stored.items()}
 
     def _replica(self) -> Source:
-        snapshot = self.context.tables.existing(self.context.layout.replica)
+        snapshot = self.context.replica
         columns = needed_of_replica(snapshot, self.context.table_schema, partial=self.partial)
         return Source.of(snapshot, columns=columns, to_write=True)
 

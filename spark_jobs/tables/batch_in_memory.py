@@ -215,15 +215,14 @@ class BatchInMemory:
         return self.batch_context.table_schema
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
-        path, batch_context = self.batch_context.layout.errors, self.batch_context
+        batch_context = self.batch_context
+        errors = ErrorsTable(batch_context.tables, batch_context.layout.errors)
         if self.decoded_batch.figures.quarantined or files:
             stamp = Stamp.of(batch_context.plan)
             rows = [quarantine.of_rows(group, stamp) for group in self.decoded.groups]
             rows.append(quarantine.of_files(files, stamp))
-            ErrorsTable(batch_context.tables, path).append(
-                pa.concat_tables(rows), QUARANTINE, batch_context.transaction
-            )
-        ErrorsTable(batch_context.tables, batch_context.layout.errors).resolve_earlier(batch_context.plan, again)
+            errors.append(pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
+        errors.resolve_earlier(batch_context.plan, again)
 
     def discard(self) -> None:
         """Decoded rows are in memory."""
@@ -260,7 +259,7 @@ class BatchInMemory:
         known = may_repeat(batch_context, self.decoded_batch.figures, overlap)
         if known is None:
             return None
-        snapshot = batch_context.tables.existing(batch_context.layout.changes)
+        snapshot = batch_context.changes
         keys = self.decoded.good.select(schema.keys) if schema.keys else None
         work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=known)
         matches = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
@@ -335,7 +334,7 @@ class BatchInMemory:
 
     def _put(self) -> MainCounts:
         batch_context, counts = self.batch_context, self.outcome.counts
-        snapshot = batch_context.tables.existing(batch_context.layout.replica)
+        snapshot = batch_context.replica
         batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
         return counts
 
@@ -408,7 +407,7 @@ def may_repeat(batch_context: BatchContext, figures: Figures, overlap: Overlap) 
     if span is None and generation is None:
         return None
     kind = parse_type(batch_context.table_schema.sequence_type)
-    stored = batch_context.tables.existing(batch_context.layout.replica).stored_baseline
+    stored = batch_context.replica.stored_baseline
     baseline = "" if stored is None else stored.baseline.batch_id
     return MayRepeat(generation, span, kind, batch_context.plan.batch_id, baseline)
 

@@ -516,14 +516,10 @@ class FileWriter:
         made: list[Action] = []
         indexed = without(self.target.indexed, self.target.partition_by)
         for partition, part in split(self._ordered(rows), self.target.partition_by):
-            path, size = self._write(folder(partition), part)
+            path, size = self.write(part, folder(partition))
             figures = statistics(part, indexed)
             made.append(delta_log.add(path, size, partition, now=self.now, data_change=data_change, statistics=figures))
         return made
-
-    def write(self, rows: pa.Table) -> tuple[str, int]:
-        """A data file outside of partitions: its path as written in the log, and its size in bytes."""
-        return self._write("", rows)
 
     def _ordered(self, rows: pa.Table) -> pa.Table:
         names = [name for name in self.target.cluster_by if name in rows.column_names]
@@ -543,7 +539,7 @@ class FileWriter:
         escaped = not all(PLAIN_PATH.fullmatch(folder(partition)) for partition, _ in parts)
         made: list[Action] = []
         for partition, part in parts if partly or escaped or (before.num_rows and after.num_rows) else ():
-            path, size = self._write(_CHANGE_DATA, part)
+            path, size = self.write(part, _CHANGE_DATA)
             made.append(delta_log.cdc(path, size, partition))
         return made, differing.num_rows > 0
 
@@ -583,7 +579,7 @@ class FileWriter:
         known = np.zeros(0, np.int64) if file.vector is None else rows_of(self.storage, self.target.path, file.vector)
         return np.union1d(known, rows)
 
-    def _write(self, below: str, rows: pa.Table) -> tuple[str, int]:
+    def write(self, rows: pa.Table, below: str = "") -> tuple[str, int]:
         """The new file's path as written in the log, and its size in bytes."""
         rows = rows if self.target.row_ids is None or below == _CHANGE_DATA else self.target.row_ids.written(rows)
         name = f"{below}{_new_name()}"

@@ -54,9 +54,12 @@ def commit(storage: Storage, path: str, version: int, actions: Iterable[Action])
     """
     place, data = commit_path(path, version), lines(actions)
     if not storage.create_once(place, data):
-        remedy = "another writer changed the table; run again"
-        raise RetriableError(DELTA_CONFLICT, f"{place} is there already", where=path, remedy=remedy)
+        raise conflict(path, f"{place} is there already")
     return data
+
+
+def conflict(path: str, what: str) -> RetriableError:
+    return RetriableError(DELTA_CONFLICT, what, where=path, remedy="another writer changed the table; run again")
 
 
 def lines(actions: Iterable[Action]) -> bytes:
@@ -359,7 +362,7 @@ class DeltaCommits:
         """Operation metrics of the newest commit with this user metadata, among the last 50; empty without one."""
         newest = sorted(self._commits(table), reverse=True)[:_NEWEST_COMMITS]
         for _, path in newest:
-            info = _commit_info(self.storage.read(path))
+            info = _info_of(map(json.loads, self.storage.read(path).splitlines()))
             label, _, stated = str(info.get("userMetadata", "")).partition(" {")
             if label == user_metadata:
                 values = {**info.get("operationMetrics", {}), **(json.loads(f"{{{stated}") if stated else {})}
@@ -412,7 +415,7 @@ def main_counts(metrics: Mapping[str, int]) -> MainCounts:
 def commit_of(version: int, data: bytes) -> DeltaCommit:
     """What the content of a commit says."""
     actions = [json.loads(line) for line in data.splitlines()]
-    info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    info = _info_of(actions)
     files = [action.get("add") or action.get("remove") for action in actions if "add" in action or "remove" in action]
     return DeltaCommit(
         version=version,
@@ -425,12 +428,8 @@ def commit_of(version: int, data: bytes) -> DeltaCommit:
     )
 
 
-def _commit_info(data: bytes) -> dict[str, Any]:
-    for line in data.splitlines():
-        action = json.loads(line)
-        if "commitInfo" in action:
-            return dict(action["commitInfo"])
-    return {}
+def _info_of(actions: Iterable[Action]) -> Mapping[str, Any]:
+    return next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
 
 
 APPEND, QUARANTINE, TOMBSTONES, TRUNCATE, FOLD_AGAIN, MERGE, SWEEP, HISTORY = (

@@ -16,7 +16,7 @@ from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, Column
 from spark_jobs.plan.types import widenings
-from spark_jobs.rules.arrays import DeltaSchema, by_name, schema_of
+from spark_jobs.rules.arrays import DeltaSchema, by_name, fields_of, schema_of
 from spark_jobs.tables import delta_log
 from spark_jobs.tables.data_files import (
     FileWriter,
@@ -46,7 +46,6 @@ from spark_jobs.tables.table_definition import (
     TableDefinition,
     indexed_columns,
     restricted,
-    tells_events,
 )
 
 __all__ = ["DataFile", "TableSnapshot", "Tables", "Write"]
@@ -133,7 +132,6 @@ class Tables:
         self.log = DeltaCommits(storage)
         self._place: Place = InProcess(storage)
         self._snapshots: dict[str, TableSnapshot | None] = {}
-        self._transactions: dict[tuple[str, str], int] = {}
         self._versions: dict[str, int] = {}
         self._logs = KnownLogs(storage)
         self._there: set[str] = set()
@@ -206,23 +204,19 @@ class Tables:
 
     def last_transaction(self, path: str, app: str) -> int:
         """See `TableLogs.last_transaction`."""
-        if (path, app) not in self._transactions:
-            snapshot = self.snapshot(path)
-            version = -1 if snapshot is None else snapshot.log.transactions.get(app_of(app, self._shard), -1)
-            self._transactions[path, app] = version
-        return self._transactions[path, app]
+        snapshot = self.snapshot(path)
+        return -1 if snapshot is None else snapshot.log.transactions.get(app_of(app, self._shard), -1)
 
     def forget_all(self) -> None:
         """Drop the cached state of tables that another engine may have changed."""
         self._logs.look_again()
-        self._snapshots, self._transactions, self._versions = {}, {}, {}
+        self._snapshots, self._versions = {}, {}
 
     def forget(self, path: str) -> None:
         """Drop the cached state of a table that is about to change."""
         self._logs.look_again(path)
         self._snapshots.pop(path, None)
         self._versions.pop(path, None)
-        self._transactions = {known: version for known, version in self._transactions.items() if known[0] != path}
 
     def version(self, path: str) -> int | None:
         """The newest version as this run knows it, else by the log; None where there is no table.
@@ -238,11 +232,11 @@ class Tables:
 
     def data_columns(self, path: str) -> tuple[Column, ...]:
         """Columns of a table without `_gddl`."""
-        return tuple(c for c in self.existing(path).schema.columns if c.name != GDDL)
+        return tuple(c for c in self.columns(path) if c.name != GDDL)
 
-    def tells_events(self, path: str) -> bool:
-        """Whether `_gddl` of a table has the fields that only change tables have."""
-        return tells_events(self.existing(path).schema.columns)
+    def columns(self, path: str) -> tuple[Column, ...]:
+        """See `TableLogs.columns`."""
+        return self.existing(path).schema.columns
 
     def metrics(self, path: str, app: str, version: int) -> dict[str, int]:
         """Operation metrics of a transaction's commit; empty where there is none."""
@@ -270,7 +264,7 @@ class Tables:
         """
         schema = snapshot.whole_rows
         if columns is not None:
-            schema = pa.schema([schema.field(name) for name in columns])
+            schema = fields_of(schema, columns)
         parts = [read_file(self.storage, snapshot.path, f, schema) for f in files]
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
@@ -305,9 +299,7 @@ class Tables:
             RetriableError: `DELTA_CONFLICT`.
         """
         self._allow(path, columns)
-        schema = json.loads(self.existing(path).log.schema)
-        schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
-        self._alter(path, "ADD COLUMNS", json.dumps(schema), [column.name for column in columns])
+        self._alter(path, "ADD COLUMNS", _with_columns(self.existing(path).log, columns), [c.name for c in columns])
 
     def extend(
         self, path: str, column: Column, properties: Mapping[str, str], transaction: tuple[str, int], version: int
@@ -323,9 +315,7 @@ class Tables:
         log = self.existing(path).log
         if self.last_transaction(path, app) >= number:
             return version + 1
-        schema = json.loads(log.schema)
-        schema["fields"] += json.loads(DeltaSchema((column,)).to_json())["fields"]
-        metadata = delta_log.metadata(log, schema=json.dumps(schema), changed=properties)
+        metadata = delta_log.metadata(log, schema=_with_columns(log, [column]), changed=properties)
         now, app = self._now(), app_of(app, self._shard)
         done = delta_log.info(now, "ADD COLUMNS", user_metadata(app, number), {}, columns=json.dumps([column.name]))
         head = [done, delta_log.transaction(app, number, now), metadata]
@@ -583,3 +573,10 @@ class Tables:
         self._logs.note(path, log.after(made))
         keep_log_short(self.storage, path, log, snapshot.opened)
         self._versions[path] = log.version + 1
+
+
+def _with_columns(log: ReplayedLog, columns: Sequence[Column]) -> str:
+    """The table's schema (JSON) with further columns."""
+    schema = json.loads(log.schema)
+    schema["fields"] += json.loads(DeltaSchema(tuple(columns)).to_json())["fields"]
+    return json.dumps(schema)

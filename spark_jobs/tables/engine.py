@@ -6,27 +6,37 @@ Both engines write the same table contents (docs/semantics.md); they differ in t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Protocol, Self
 
+import pyarrow as pa
+
 from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.stores import Storage
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.figures import Appended, DecodedBatch
+from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
+from spark_jobs.rules.order import as_events
 from spark_jobs.rules.outcome import Applied
 from spark_jobs.rules.redelivery import Overlap
 from spark_jobs.rules.rewrite import Rewrite
+from spark_jobs.rules.stored_columns import key_schema
 from spark_jobs.tables.baseline_writer import BaselineWriter
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.errors_table import ErrorsTable
-from spark_jobs.tables.file_rules import Eraser
+from spark_jobs.tables.file_rules import Eraser, remove_rows
 from spark_jobs.tables.stored_rows import StoredRows
 from spark_jobs.tables.swap import Swap, SwapRequest, rewrite_changes
 from spark_jobs.tables.table_context import TableContext
-from spark_jobs.tables.whole_tables import TableWriter
+from spark_jobs.tables.table_rows import Source, by_key, changes_by_key
+from spark_jobs.tables.whole_tables import TableWriter, keep_readable
+
+_CHANGES = "changes"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,31 +105,35 @@ class BatchWork(Protocol):
         ...
 
 
-class Maintenance(Protocol):
+@dataclass(frozen=True)
+class Maintenance(ABC):
     """Table maintenance. Rows are unchanged unless stated; all methods are idempotent.
 
     `dry_run`: only report.
     """
 
+    tables: Tables
+    context: TableContext
+
+    @abstractmethod
     def compact(self, path: str, *, dry_run: bool) -> Compacted:
         """Compact small files; transactions and statistics are kept."""
-        ...
 
     def keep_readable_statistics(self, path: str) -> None:
         """Drop columns from the indexed ones whose bounds some reader can't read."""
-        ...
+        keep_readable(self.tables, path)
 
+    @abstractmethod
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         """Remove files that no version of the last `hours` needs, also of failed writers; returns their number."""
-        ...
 
+    @abstractmethod
     def checkpoint(self, path: str) -> None:
         """Write an empty commit and its checkpoint."""
-        ...
 
     def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
         """Remove tombstones applied before a time; returns their number."""
-        ...
+        return remove_rows(self.tables, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
 
     def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
         """Remove superseded changes applied before a time; returns their number.
@@ -127,7 +141,17 @@ class Maintenance(Protocol):
         Args:
             swept: rows of generations before this one have vanished.
         """
-        ...
+        schema, path = table_schema, self.context.layout.changes
+
+        def rule(_: Storage, rows: Mapping[str, pa.Table]) -> list[tuple[str, int]]:
+            return sorted(needed_changes(as_events(rows[_CHANGES], schema), schema, before))
+
+        sources = {_CHANGES: Source.of(self.tables.existing(path), partial(changes_by_key, schema=schema))}
+        reports = by_key(self.tables, sources, key_schema(schema), rule) if schema.keys else []
+        needed = frozenset((batch, position) for report in reports for batch, position in report)
+        return remove_rows(
+            self.tables, path, lambda rows: are_superseded(rows, needed, schema, before, swept), dry_run=dry_run
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from spark_jobs.plan.planned_batch import BatchPlan
 from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules import quarantine
+from spark_jobs.rules.arrays import with_values
 from spark_jobs.rules.decode import Stamp
 from spark_jobs.rules.quarantine import Chosen, of_earlier_batches, reopened, resolved
 from spark_jobs.tables import table_definition
@@ -104,10 +105,10 @@ class ErrorsTable:
             older = pc.and_(rows.column("record").is_valid(), pc.not_equal(rows.column("batch_id"), batch_id))
             if not pc.any(older).as_py():
                 return None
-            for name in ("record", "record_schema"):
-                values = pc.if_else(older, pa.scalar(None, pa.string()), rows.column(name))
-                rows = rows.set_column(rows.schema.get_field_index(name), name, values)
-            return rows
+            none = pa.scalar(None, pa.string())
+            return with_values(
+                rows, {name: pc.if_else(older, none, rows.column(name)) for name in ("record", "record_schema")}
+            )
 
         self._change(cleared, ("", 0))
 

@@ -35,7 +35,7 @@ from spark_jobs.rules.sweep import undeleted
 from spark_jobs.tables.data_files import Target
 from spark_jobs.tables.decoding import Decoder, Decoding, are_all_deletes, landed
 from spark_jobs.tables.delta_log import Action, version_of
-from spark_jobs.tables.places import Place, stream_of, stream_rows
+from spark_jobs.tables.places import LARGER_TIER, Place, stream_of, stream_rows
 from spark_jobs.tables.table_context import TableContext
 
 Facts = TypeVar("Facts")
@@ -119,17 +119,6 @@ def _parts(file: Probed, target: int, most: int) -> Iterator[tuple[range | None,
     yield range(start, len(file.ranges)), held * size // rows
 
 
-def dealt(parts: Sequence[Split], slots: int) -> list[tuple[Split, ...]]:
-    """Parts into tasks of about equal size, the largest first."""
-    bins: list[list[Split]] = [[] for _ in range(min(len(parts), slots * _PARTS_A_SLOT))]
-    load = [0] * len(bins)
-    for part in sorted(parts, key=lambda p: -p.size):
-        least = load.index(min(load))
-        bins[least].append(part)
-        load[least] += part.size + 1
-    return [tuple(task) for task in bins]
-
-
 Fault = tuple[str, ...]
 """Of the store, for the driver: family, code, what, where, remedy; empty: none."""
 
@@ -165,7 +154,7 @@ class PartReport:
     path: str
     figures: PartFigures | None = None
     distinct: tuple[int, int] = (0, 0)
-    files: Mapping[str, list[Action]]
+    files: Mapping[str, list[Action]] = field(default_factory=dict)
     code: str = ""
     reason: str = ""
     error: Fault = ()
@@ -215,15 +204,15 @@ class WritePart:
             with reading(part.file.file):
                 rows = read_part(storage, self.dialect, part)
                 if isinstance(rows, Unreadable):
-                    return PartReport(path=path, files={}, code=rows.code, reason=rows.reason)
+                    return PartReport(path=path, code=rows.code, reason=rows.reason)
                 raw = grouped([part.file], {path: rows}, {path: part.ordinal})
                 group, figures = self.decoder.part(part.group, raw)
         except MemoryError as error:
-            return PartReport(path=path, files={}, error=fault_of(out_of_memory(path, error)))
+            return PartReport(path=path, error=fault_of(out_of_memory(path, error)))
         except QuarantinableError as error:
-            return PartReport(path=path, files={}, code=error.code, reason=error.what)
+            return PartReport(path=path, code=error.code, reason=error.what)
         except GddlError as error:
-            return PartReport(path=path, files={}, error=fault_of(error))
+            return PartReport(path=path, error=fault_of(error))
         try:
             counts = distinct(group.good, self.decoder.table_schema)
             bad = suspects([group], self.decoder.table_schema)
@@ -231,7 +220,7 @@ class WritePart:
             files = self._write(storage, group)
             return PartReport(path=path, figures=figures, distinct=counts, files=files, suspects=text)
         except GddlError as error:
-            return PartReport(path=path, files={}, error=fault_of(error))
+            return PartReport(path=path, error=fault_of(error))
 
     def _write(self, storage: Storage, group: DecodedGroup) -> dict[str, list[Action]]:
         good = group.good
@@ -370,11 +359,14 @@ class PartsReader:
         """
         storage = self.context.storage
         there = {item.path for item in storage.list(self._reports)}
-        known = [(part, from_json(PartReport, storage.read(work.report_of(part)).decode()))
-                 for part in parts if work.report_of(part) in there]  # fmt: skip
-        done = [(part, report) for part, report in known if self._is_there(work, report)]
-        remaining = [part for part in parts if part not in [part for part, _ in done]]
-        reports = [report for _, report in done]
+        reports, remaining = list[PartReport](), list[Split]()
+        for part in parts:
+            path = work.report_of(part)
+            report = from_json(PartReport, storage.read(path).decode()) if path in there else None
+            if report is not None and self._is_there(work, report):
+                reports.append(report)
+            else:
+                remaining.append(part)
         reports += [from_json(PartReport, text) for text in self.place.run(work, remaining)]
         for report in reports:
             raise_fault(report.error)
@@ -472,5 +464,4 @@ def raise_fault(fault: Fault) -> None:
 
 def out_of_memory(path: str, error: MemoryError) -> FatalError:
     what = f"a Spark task has not enough memory for the file: {error}"[:500]
-    remedy = "give the table a larger tier, or deliver the file in smaller ones"
-    return FatalError(OUT_OF_MEMORY, what, where=path, remedy=remedy)
+    return FatalError(OUT_OF_MEMORY, what, where=path, remedy=LARGER_TIER)

@@ -65,10 +65,6 @@ class MetadataVersions:
     def read(self, version: int) -> bytes:
         return self.storage.read(self.path(version))
 
-    def delta_version(self) -> int | None:
-        """Delta version that the newest metadata describes; None: there is none."""
-        return self.written()[0]
-
     def written(self) -> tuple[int | None, int]:
         """Delta version that the newest metadata describes, None without any, and its format version."""
         metadata = self._newest_metadata()
@@ -182,8 +178,7 @@ class StoreIO:
     def new_input(self, location: str) -> StoreFile:
         return StoreFile(self.storage, location)
 
-    def new_output(self, location: str) -> StoreFile:
-        return StoreFile(self.storage, location)
+    new_output = new_input
 
     def delete(self, location: Any) -> None:
         self.storage.delete(location if isinstance(location, str) else location.location)

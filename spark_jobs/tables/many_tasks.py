@@ -31,19 +31,19 @@ from airflow_gddl.stores import Storage
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.dialects.protocol import Unreadable
-from spark_jobs.rules.fold import applied_before
 from spark_jobs.spark.session import configure, scratch_of
 from spark_jobs.spark.session_settings import is_on_a_cluster
 from spark_jobs.spark.tasks import BatchRule, map_in_arrow
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
 from spark_jobs.tables.delta_tables import Tables
-from spark_jobs.tables.engine import BatchWork, Compacted, Engine
-from spark_jobs.tables.file_rules import remove_rows
-from spark_jobs.tables.first_load import FirstLoadReader
-from spark_jobs.tables.one_task import OneTaskEngine, cut_changes
+from spark_jobs.tables.engine import BatchWork, Compacted, Engine, Maintenance
+from spark_jobs.tables.file_parts import PartBounds
+from spark_jobs.tables.first_load import first_load
+from spark_jobs.tables.one_task import OneTaskEngine
 from spark_jobs.tables.places import (
     DEAD_WORKER,
+    LARGER_TIER,
     DeclinedError,
     InProcess,
     KeyWork,
@@ -58,11 +58,11 @@ from spark_jobs.tables.places import (
     stream_rows,
 )
 from spark_jobs.tables.snapshots import is_settable
-from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables, name
+from spark_jobs.tables.spark_merge import MaintainedTables, MergedTables, SparkTables
 from spark_jobs.tables.swap import Swap, SwapRequest
 from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.vacuum import named_files, own_hours
-from spark_jobs.tables.whole_tables import BatchContext, TableWriter, keep_readable
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter
 
 _REPORT = "report"
 _TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")
@@ -79,7 +79,7 @@ class SparkTasks:
     spark: SparkSession
     slots: int
 
-    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[Any]:
+    def run(self, work: Work, parts: Sequence[Any]) -> list[Any]:
         if not parts:
             return []
         tasks = min(len(parts), self.slots * _TASKS_A_SLOT)
@@ -95,7 +95,7 @@ class SparkTasks:
         with naming_files([[work.file_of(part) for part in mine] for mine in shared]):
             return _reported(numbers, task)
 
-    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[Any]:
+    def run_by_key(self, work: KeyWork, parts: Sequence[Any], ranges: int) -> list[Any]:
         """Rows go through the shuffle as Arrow streams, so that the JVM converts no value; on one machine by files."""
         if not parts:
             return []
@@ -135,7 +135,7 @@ class SparkTasks:
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         rows = self.spark.read.parquet(*files)
-        hashed = rows.select(F.xxhash64(*map(name, columns)).alias("h"))
+        hashed = rows.select(F.xxhash64(*(F.col(quoted(column)) for column in columns)).alias("h"))
         return int(hashed.agg(F.count_distinct("h")).collect()[0][0])
 
 
@@ -184,8 +184,7 @@ def naming_files(tasks: Sequence[Sequence[str]]) -> Iterator[None]:
             raise
         paths = list(dict.fromkeys(tasks[int(task[1])]))
         what = f"processes died (out of memory?) that read {few(paths, 3)}"
-        remedy = "give the table a larger tier, or deliver the file in smaller ones"
-        raise RetriableError(WORKER_DIED, what, where=paths[0], remedy=remedy) from error
+        raise RetriableError(WORKER_DIED, what, where=paths[0], remedy=LARGER_TIER) from error
 
 
 _DECODED = 10
@@ -244,36 +243,26 @@ VACUUMING = {
 
 
 @dataclass(frozen=True)
-class SparkMaintenance:
-    """See `Maintenance`.
+class SparkMaintenance(Maintenance):
+    """See `Maintenance`."""
 
-    Attributes:
-        known: the same tables, for the removal of rows.
-        changes: path of the change table.
-    """
-
-    tables: SparkTables
-    known: Tables
-    changes: str
+    spark: SparkTables
 
     def compact(self, path: str, *, dry_run: bool) -> Compacted:
         before = self._files(path)
         if not dry_run:
-            self.tables.handle(path).optimize().executeCompaction()
+            self.spark.handle(path).optimize().executeCompaction()
         return Compacted(files_before=before, files_after=self._files(path))
 
-    def keep_readable_statistics(self, path: str) -> None:
-        keep_readable(self.known, path)
-
     def _files(self, path: str) -> int:
-        return int(self.tables.handle(path).detail().select("numFiles").collect()[0][0])
+        return int(self.spark.handle(path).detail().select("numFiles").collect()[0][0])
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
-        hours = max(hours, own_hours(self.tables.properties(path), path))
+        hours = max(hours, own_hours(self.spark.properties(path), path))
         if not self._may_have_unneeded(path, hours):
             return 0
         # `hours` includes the table's setting; Delta's check is for callers without a retention.
-        spark = self.tables.suited(few_rows=True).spark
+        spark = self.spark.suited(few_rows=True).spark
         configure(spark, VACUUMING)
         statement = f"VACUUM delta.{quoted(path)} RETAIN {int(hours)} HOURS"
         if dry_run:
@@ -285,35 +274,29 @@ class SparkMaintenance:
     def _may_have_unneeded(self, path: str, hours: int) -> bool:
         """Whether a file is older than that and is none of the current version: `VACUUM` takes seconds to find none."""
         limit = time.time() - hours * 3600
-        listed = self.tables.log.storage.list(path)
+        listed = self.spark.log.storage.list(path)
         old = {item.path for item in listed if item.modified < limit and not item.name.startswith("_delta_log/")}
         if not old:
             return False
         try:
-            snapshot = self.known.snapshot(path)
+            snapshot = self.tables.snapshot(path)
             return snapshot is None or not old <= named_files(snapshot)
         except DeclinedError:
             return True
 
     def checkpoint(self, path: str) -> None:
         # Delta has no statement for it; it writes one with each commit whose version is a multiple of the interval.
-        usual = self.tables.properties(path).get(_INTERVAL)
-        self.tables.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
+        usual = self.spark.properties(path).get(_INTERVAL)
+        self.spark.alter(path, f"SET TBLPROPERTIES ('{_INTERVAL}' = '1')")
         back = f"UNSET TBLPROPERTIES ('{_INTERVAL}')"
         if usual is not None and usual != "1":
             back = f"SET TBLPROPERTIES ('{_INTERVAL}' = '{int(usual)}')"
-        self.tables.sql(path, f"ALTER TABLE {{table}} {back}")
+        self.spark.alter(path, back)
 
     def _stored(self, path: str) -> int:
         """Stored files without the log's."""
-        files = self.tables.log.storage.list(path)
+        files = self.spark.log.storage.list(path)
         return sum(not item.name.startswith("_delta_log/") for item in files)
-
-    def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
-        return remove_rows(self.known, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
-
-    def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
-        return cut_changes(self.known, self.changes, table_schema, before, swept, dry_run=dry_run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -337,12 +320,11 @@ class ManyTasksEngine(Engine):
         self.tables.spark.sql(f"REORG TABLE delta.{quoted(path)} APPLY (PURGE)")
 
     def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
-        small = sum(file.size for file in plan.files) <= self.tables.bounds.load
+        small = plan.size <= self.tables.bounds.load
         place: Place = InProcess(self.storage) if small else self._tasks
         tables = self.tables_of(*_all_of(self.layout))
-        first = FirstLoadReader(context=self, plan=plan, state=state, tables=tables, place=place)
-        if first.suits() and (decoded := first.decode_files()) is not None:
-            return decoded
+        if (first := first_load(self, plan, state, tables, place, PartBounds())) is not None:
+            return first
         if plan.source != "files" or self._is_small(tables, plan, state):
             try:
                 return self._beside_spark(tables).decode_files(plan, state)
@@ -381,7 +363,7 @@ class ManyTasksEngine(Engine):
     @property
     def maintenance(self) -> SparkMaintenance:
         layout = self.layout
-        return SparkMaintenance(self.tables, self.tables_of(layout.changes, layout.tombstones), layout.changes)
+        return SparkMaintenance(self.tables_of(layout.changes, layout.tombstones), self, self.tables)
 
     def swap(self, request: SwapRequest) -> Swap:
         layouts = [self.layout, *([] if request.shadow is None else [request.shadow])]

@@ -6,46 +6,29 @@ Compaction is done here and not by `deltalake`, which writes no statistics of `_
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
-
-import pyarrow as pa
 
 from airflow_gddl.contract.layout import join as join_path
-from airflow_gddl.stores import Storage
 from spark_jobs.plan.batching import BatchLimits
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.figures import Appended
-from spark_jobs.rules.fold import applied_before, are_superseded, needed_changes
-from spark_jobs.rules.order import as_events
-from spark_jobs.rules.stored_columns import key_schema
 from spark_jobs.tables.batch_in_memory import BatchInMemory, WholeBatch, WholeBatchReader, batch_rows
 from spark_jobs.tables.delta_tables import Tables, Write
-from spark_jobs.tables.engine import BatchWork, Compacted, Engine
+from spark_jobs.tables.engine import BatchWork, Compacted, Engine, Maintenance
 from spark_jobs.tables.file_parts import PartBounds
-from spark_jobs.tables.file_rules import remove_rows
-from spark_jobs.tables.first_load import FirstLoadReader
+from spark_jobs.tables.first_load import first_load
 from spark_jobs.tables.places import DeclinedError, InProcess, LargeBatchError
 from spark_jobs.tables.small_files import bins, join
 from spark_jobs.tables.swap import Swap, SwapRequest
-from spark_jobs.tables.table_context import TableContext
-from spark_jobs.tables.table_rows import Source, by_key, changes_by_key
 from spark_jobs.tables.vacuum import own_hours, unneeded
-from spark_jobs.tables.whole_tables import BatchContext, TableWriter, keep_readable
-
-_CHANGES = "changes"
+from spark_jobs.tables.whole_tables import BatchContext, TableWriter
 
 
-@dataclass(frozen=True)
-class OneTaskMaintenance:
+class OneTaskMaintenance(Maintenance):
     """See `Maintenance`."""
-
-    tables: Tables
-    context: TableContext
 
     def compact(self, path: str, *, dry_run: bool) -> Compacted:
         snapshot = self.tables.existing(path)
@@ -55,9 +38,6 @@ class OneTaskMaintenance:
             if not dry_run:
                 join(self.tables, path, files)
         return Compacted(files_before=before, files_after=before - joined + made)
-
-    def keep_readable_statistics(self, path: str) -> None:
-        keep_readable(self.tables, path)
 
     def vacuum(self, path: str, hours: int, *, dry_run: bool) -> int:
         snapshot = self.tables.existing(path)
@@ -76,27 +56,11 @@ class OneTaskMaintenance:
         self.tables.commit(path, Write(rearranged=True))
         self.tables.existing(path).opened().create_checkpoint()
 
-    def forget_tombstones(self, path: str, before: datetime, *, dry_run: bool) -> int:
-        return remove_rows(self.tables, path, lambda rows: applied_before(rows, before), dry_run=dry_run)
-
     def cut_changes(self, table_schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
-        path = self.context.layout.changes
-        size, most = self.tables.existing(path).size, self.context.tier.task_max_bytes
+        size, most = self.tables.existing(self.context.layout.changes).size, self.context.tier.task_max_bytes
         if size > most:
             raise DeclinedError(f"the change table has {size} bytes, more than its tier's task_max_bytes ({most})")
-        return cut_changes(self.tables, path, table_schema, before, swept, dry_run=dry_run)
-
-
-def cut_changes(tables: Tables, path: str, schema: TableSchema, before: datetime, swept: int, *, dry_run: bool) -> int:
-    """See `Maintenance.cut_changes`."""
-
-    def rule(_: Storage, rows: Mapping[str, pa.Table]) -> list[tuple[str, int]]:
-        return sorted(needed_changes(as_events(rows[_CHANGES], schema), schema, before))
-
-    sources = {_CHANGES: Source.of(tables.existing(path), partial(changes_by_key, schema=schema))}
-    reports = by_key(tables, sources, key_schema(schema), rule) if schema.keys else []
-    needed = frozenset((batch, position) for report in reports for batch, position in report)
-    return remove_rows(tables, path, lambda rows: are_superseded(rows, needed, schema, before, swept), dry_run=dry_run)
+        return super().cut_changes(table_schema, before, swept, dry_run=dry_run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,15 +96,12 @@ class OneTaskEngine(Engine):
 
     def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
         if self.reads_whole:
-            self._require_small("the batch", sum(f.size for f in plan.files))
+            self._require_small("the batch", plan.size)
         self._require_small_tables(self.layout.replica, self.layout.history)
-        if sum(file.size for file in plan.files) > self.parts.together:
-            place = InProcess(self.storage)
-            first = FirstLoadReader(
-                context=self, plan=plan, state=state, tables=self.tables, place=place, bounds=self.parts
-            )
-            if first.suits() and (work := first.decode_files()) is not None:
-                return work
+        if plan.size > self.parts.together:
+            first = first_load(self, plan, state, self.tables, InProcess(self.storage), self.parts)
+            if first is not None:
+                return first
             if self.reads_whole and state.keys is None:
                 self._require_usual_batch(plan)
         path = self.layout.errors
@@ -156,7 +117,7 @@ class OneTaskEngine(Engine):
             LargeBatchError: the batch is a first load that is larger than batches whose rows are in memory together.
         """
         most = BatchLimits.of(self.tier, in_one_task=True).max_bytes
-        is_usual = len(plan.files) == 1 or sum(file.size for file in plan.files) <= most
+        is_usual = len(plan.files) == 1 or plan.size <= most
         if not is_usual and not self.has_appended(plan):
             raise LargeBatchError
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 from uuid import uuid4
 
 import numpy as np
@@ -25,16 +25,11 @@ from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import translated
 from spark_jobs.rules.arrays import flat
 
-Item = TypeVar("Item")
 
-
-Item_contra = TypeVar("Item_contra", contravariant=True)
-
-
-class Work(Protocol[Item_contra]):
+class Work(Protocol):
     """A function of one part, which may be sent to other processes."""
 
-    def __call__(self, storage: Storage, part: Item_contra, /) -> Any:
+    def __call__(self, storage: Storage, part: Any, /) -> Any:
         """Work on one part.
 
         Returns:
@@ -42,15 +37,15 @@ class Work(Protocol[Item_contra]):
         """
         ...
 
-    def file_of(self, part: Item_contra, /) -> str:
+    def file_of(self, part: Any, /) -> str:
         """Path of the file that a part is of, for messages."""
         ...
 
 
-class KeyWork(Protocol[Item_contra]):
+class KeyWork(Protocol):
     """A function of all rows of a range of keys, which may be sent to other processes."""
 
-    def split(self, storage: Storage, part: Item_contra, /) -> Iterator[tuple[int, str, pa.Table]]:
+    def split(self, storage: Storage, part: Any, /) -> Iterator[tuple[int, str, pa.Table]]:
         """Rows of a part: number of the range that they belong to, name of their table, rows."""
         ...
 
@@ -62,7 +57,7 @@ class KeyWork(Protocol[Item_contra]):
         """
         ...
 
-    def file_of(self, part: Item_contra, /) -> str:
+    def file_of(self, part: Any, /) -> str:
         """Path of the file that a part is of, for messages."""
         ...
 
@@ -99,11 +94,11 @@ class Place(Protocol):
         """Parts that are worked on at once."""
         ...
 
-    def run(self, work: Work[Any], parts: Sequence[Any]) -> list[Any]:
+    def run(self, work: Work, parts: Sequence[Any]) -> list[Any]:
         """The report of each part, in any order."""
         ...
 
-    def run_by_key(self, work: KeyWork[Any], parts: Sequence[Any], ranges: int) -> list[Any]:
+    def run_by_key(self, work: KeyWork, parts: Sequence[Any], ranges: int) -> list[Any]:
         """The report of each range that has rows, in any order.
 
         Args:
@@ -134,13 +129,13 @@ class InProcess:
     def slots(self) -> int:
         return 1
 
-    def run(self, work: Work[Item], parts: Sequence[Item]) -> list[Any]:
+    def run(self, work: Work, parts: Sequence[Any]) -> list[Any]:
         if self.threads == 1 or len(parts) < 2:
             return [work(self.storage, part) for part in parts]
         with ThreadPoolExecutor(min(self.threads, len(parts))) as pool:
             return list(pool.map(lambda part: work(self.storage, part), parts))
 
-    def run_by_key(self, work: KeyWork[Item], parts: Sequence[Item], ranges: int) -> list[Any]:
+    def run_by_key(self, work: KeyWork, parts: Sequence[Any], ranges: int) -> list[Any]:
         by_range: dict[int, dict[str, list[pa.Table]]] = {number: {} for number in range(ranges)}
         for part in parts:
             for number, table, rows in work.split(self.storage, part):
@@ -182,13 +177,11 @@ def _shares_of(values: pa.ChunkedArray, count: int) -> np.ndarray:
     column = flat(values)
     if pt.is_integer(column.type):
         return np.asarray(pc.fill_null(column.cast(pa.int64()), 0)) % count
-    data = column.buffers()[2] if pt.is_string(column.type) or pt.is_binary(column.type) else None
-    if data is None or not data.size:
+    if not (pt.is_string(column.type) or pt.is_binary(column.type)):
         return np.zeros(len(column), np.int64)
-    ends = np.frombuffer(column.buffers()[1], np.int32)[column.offset :][: len(column) + 1].astype(np.int64)
-    first, last, signs = ends[:-1], ends[1:] - 1, np.frombuffer(data, np.uint8)
-    tail = [np.where(at >= first, signs[np.maximum(at, 0)].astype(np.int64), 0) for at in (last, last - 1)]
-    return (31 * tail[0] + tail[1]) % count
+    ends = pc.binary_slice(pc.fill_null(column.cast(pa.binary()), b""), -2).dictionary_encode()
+    shares = [int.from_bytes(end, "big") % count for end in ends.dictionary.to_pylist()]
+    return np.array(shares, np.int64).take(np.asarray(ends.indices))
 
 
 _ROWS, _STREAM_BEGINS = "arrow rows", b"\xff\xff\xff\xff"
@@ -222,6 +215,8 @@ def stream_rows(stream: bytes) -> pa.Table:
     return pa.ipc.open_stream(stream).read_all()
 
 
+LARGER_TIER = "give the table a larger tier, or deliver the file in smaller ones"
+"""Remedy of a task that lacks memory."""
 DEAD_WORKER = (
     "Python worker exited unexpectedly", "failed to launch worker", "IOException: Broken pipe", "ExecutorLostFailure",
     "PythonWorkerFactory.createWorker", "EOFException occurred while reading the port number",
@@ -273,7 +268,7 @@ class RangeRows(NamedTuple):
 class WriteRows:
     """Writes the rows of a part to a file of its own; the report says where those of each range are."""
 
-    work: KeyWork[Any]
+    work: KeyWork
     folder: str
 
     def __call__(self, storage: Storage, part: Any) -> list[tuple[int, RangeRows]]:
@@ -294,7 +289,7 @@ class WriteRows:
 class WorkOnRows:
     """Works on all rows of a range that `WriteRows` has written."""
 
-    work: KeyWork[Any]
+    work: KeyWork
 
     def __call__(self, storage: Storage, places: Sequence[RangeRows]) -> Any:
         by_table: dict[str, list[pa.Table]] = {}

@@ -168,14 +168,14 @@ def commit_path(table: str, version: int) -> str:
     return join(table, "_delta_log", f"{version:020d}.json")
 
 
-def replayed(storage: Storage, table: str, version: int | None = None) -> ReplayedLog | None:
-    """The newest version, or another one; None where there is no table.
+def replayed(storage: Storage, table: str) -> ReplayedLog | None:
+    """The newest version; None where there is no table.
 
     Raises:
         DamagedLogError: the log is damaged, or lacks a commit.
     """
     try:
-        return _replayed(storage, table, version)
+        return _replayed(storage, table)
     except _DAMAGED as error:
         raise _damaged(error) from error
 
@@ -297,12 +297,12 @@ def _actions(commit: bytes) -> Iterator[dict[str, Any]]:
     return map(json.loads, lines)
 
 
-def _replayed(storage: Storage, table: str, version: int | None) -> ReplayedLog | None:
+def _replayed(storage: Storage, table: str) -> ReplayedLog | None:
     """By the newest checkpoint; where that can't be read, by an earlier one and all commits since."""
     folder = join(table, "_delta_log")
-    names, newest, parts = _started(storage, folder, version)
+    names, newest, parts = _started(storage, folder)
     try:
-        return _replayed_from(storage, folder, version, names, newest, parts)
+        return _replayed_from(storage, folder, names, newest, parts)
     except _UNREADABLE as error:
         if newest < 0:
             raise
@@ -310,7 +310,7 @@ def _replayed(storage: Storage, table: str, version: int | None) -> ReplayedLog 
     while start >= 0:
         start, parts = _checkpoint(names, start - 1)
         with suppress(*_UNREADABLE):
-            log = _replayed_from(storage, folder, version, names, start, parts)
+            log = _replayed_from(storage, folder, names, start, parts)
             if log is not None and log.version >= newest:
                 return log
     raise first
@@ -323,7 +323,7 @@ def drop_damaged_checkpoints(storage: Storage, table: str) -> None:
     """
     folder = join(table, "_delta_log")
     pointed = pointed_version(read_if_there(storage, join(folder, POINTER)))
-    _, start, parts = _started(storage, folder, None)
+    _, start, parts = _started(storage, folder)
     try:
         for name in parts:
             for _ in _checkpointed(storage, folder, name, _KINDS):
@@ -336,10 +336,10 @@ def drop_damaged_checkpoints(storage: Storage, table: str) -> None:
 
 
 def _replayed_from(
-    storage: Storage, folder: str, version: int | None, names: Sequence[str], start: int, parts: Sequence[str]
+    storage: Storage, folder: str, names: Sequence[str], start: int, parts: Sequence[str]
 ) -> ReplayedLog | None:
     numbers = [int(match[1]) for name in names if (match := COMMIT.fullmatch(name))]
-    wanted = sorted(n for n in numbers if n > start and (version is None or n <= version))
+    wanted = sorted(n for n in numbers if n > start)
     if start < 0 and not wanted:
         return None
     log = _Replay(ReplayedLog(version=-1))
@@ -364,21 +364,21 @@ def _replayed_from(
     return replace(ended, digest=digest_of(commit)) if wanted else ended
 
 
-def _started(storage: Storage, folder: str, version: int | None) -> tuple[list[str], int, list[str]]:
+def _started(storage: Storage, folder: str) -> tuple[list[str], int, list[str]]:
     """Names in a log from its newest whole checkpoint on, the version of that (-1: there is none), and its files."""
-    after = _after(read_if_there(storage, join(folder, POINTER)), version)
+    after = _after(read_if_there(storage, join(folder, POINTER)))
     names = _names(storage, folder, after)
-    start, parts = _checkpoint(names, version)
+    start, parts = _checkpoint(names)
     if start < 0 and after:  # the last checkpoint that the log names is gone, or not whole
         names = _names(storage, folder, "")
-        start, parts = _checkpoint(names, version)
+        start, parts = _checkpoint(names)
     return names, start, parts
 
 
 def checkpointed_removals(storage: Storage, table: str) -> tuple[int, list[dict[str, Any]]]:
     """Version of the newest whole checkpoint (-1: there is none), and its `remove` actions."""
     folder = join(table, "_delta_log")
-    _, start, parts = _started(storage, folder, None)
+    _, start, parts = _started(storage, folder)
     actions = (action for name in parts for action in _checkpointed(storage, folder, name, ("remove", _SIDECAR)))
     return start, [action["remove"] for action in actions if "remove" in action]
 
@@ -409,14 +409,14 @@ def pointed_version(pointer: bytes | None) -> int | None:
         return None
 
 
-def _after(pointer: bytes | None, version: int | None) -> str:
+def _after(pointer: bytes | None, version: int | None = None) -> str:
     """Name in the log from which the last checkpoint and all commits since are listed; empty: all of it."""
     newest = pointed_version(pointer)
     return "" if newest is None or (version is not None and newest > version) else f"{newest:020d}"
 
 
-def _checkpoint(names: Sequence[str], version: int | None) -> tuple[int, list[str]]:
-    """Version and files of the newest checkpoint that is whole; -1 without any."""
+def _checkpoint(names: Sequence[str], version: int | None = None) -> tuple[int, list[str]]:
+    """Version and files of the newest checkpoint up to a version (None: any) that is whole; -1 without any."""
     files_of: dict[tuple[int, int], list[str]] = {}
     for name in names:
         match = CHECKPOINT.fullmatch(name)

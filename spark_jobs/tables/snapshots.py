@@ -25,7 +25,7 @@ from airflow_gddl.contract.sql_types import SqlType, StructType, parts
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.baseline import BASELINE, Baseline
 from spark_jobs.plan.table_schema import Column
-from spark_jobs.rules.arrays import DeltaSchema
+from spark_jobs.rules.arrays import DeltaSchema, fields_of
 from spark_jobs.rules.delta_values import PartitionText, value_text
 from spark_jobs.tables.deletion_vectors import Descriptor
 from spark_jobs.tables.delta_log import CDF, is_on
@@ -263,7 +263,7 @@ class TableSnapshot:
             return None
         baseline = codec.from_json(Baseline, text)
         kinds = self.schema.arrow
-        return StoredBaseline(baseline, pa.schema([kinds.field(name) for name in baseline.sequence]))
+        return StoredBaseline(baseline, fields_of(kinds, baseline.sequence))
 
     def require_vectors(self) -> None:
         """Require that `deltalake` finds the same files in the log, if the table has deletion vectors.

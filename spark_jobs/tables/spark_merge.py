@@ -11,11 +11,11 @@ import json
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, cast
 from uuid import uuid4
 
 import delta.tables
@@ -24,14 +24,13 @@ from pyspark.sql import Column, DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_gddl.contract.codes import DELTA_CONFLICT, NOT_NULL_UNSUPPORTED
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.codes import NOT_NULL_UNSUPPORTED
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.features import WIDENS
 from airflow_gddl.contract.layout import Layout, join
 from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.contract.sql_types import SqlType, literal, parse_type, parts, quote, quoted
 from airflow_gddl.stores import Storage
-from spark_jobs.plan import table_schema as plan_columns
 from spark_jobs.plan import table_schema as planned
 from spark_jobs.plan.table_schema import GDDL
 from spark_jobs.plan.types import Addition, Widening, extra_fields, widenings, widens
@@ -39,7 +38,7 @@ from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.spark.session import FOR_FEW_ROWS, SQL_SETTINGS, configure
 from spark_jobs.tables import deletion_vectors, table_definition
 from spark_jobs.tables.data_files import Target, WithoutRows
-from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, is_on, user_metadata
+from spark_jobs.tables.delta_log import OURS, Action, DeltaCommit, DeltaCommits, app_of, conflict, is_on, user_metadata
 from spark_jobs.tables.delta_tables import Clock, Tables, Write, Written
 from spark_jobs.tables.file_parts import file_path
 from spark_jobs.tables.places import DeclinedError, Place, TaskBounds
@@ -49,13 +48,8 @@ from spark_jobs.tables.snapshots import BESIDE_SPARK, CLUSTERING, TableSnapshot,
 from spark_jobs.tables.table_definition import WITH_VECTORS, TableDefinition
 
 
-def name(column: str) -> ps.Column:
-    """A column by its exact name, which may have dots and spaces."""
-    return F.col(quoted(column))
-
-
 def at(side: str, column: str) -> ps.Column:
-    """A column of one side of a join or merge."""
+    """A column of one side of a join or merge by its exact name, which may have dots and spaces."""
     return F.col(f"{side}.{quoted(column)}")
 
 
@@ -64,7 +58,6 @@ def equal_at(left: str, right: str, names: Sequence[str]) -> ps.Column:
     return reduce(and_, (at(left, n).eqNullSafe(at(right, n)) for n in names))
 
 
-Result = TypeVar("Result")
 Assignments: TypeAlias = dict[str, str | Column]
 """Assignments of a clause of Delta's merge builder."""
 
@@ -124,11 +117,8 @@ class SparkTables:
     def commits_since(self, path: str, version: int) -> list[DeltaCommit] | None:
         return self.log.since(path, version)
 
-    def data_columns(self, path: str) -> tuple[plan_columns.Column, ...]:
+    def data_columns(self, path: str) -> tuple[planned.Column, ...]:
         return tuple(c for c in self.columns(path) if c.name != GDDL)
-
-    def tells_events(self, path: str) -> bool:
-        return table_definition.tells_events(self.columns(path))
 
     def last_transaction(self, path: str, app: str) -> int:
         """Highest transaction version that `app` committed to the table; -1 when none."""
@@ -155,7 +145,7 @@ class SparkTables:
         jvm: Any = self.spark._jvm  # noqa: SLF001 - as above
         return jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, path)  # noqa: SLF001 - as above
 
-    def _metadata(self, path: str) -> dict[str, Any]:
+    def metadata(self, path: str) -> dict[str, Any]:
         """The table's `metaData` action, with the features of its `protocol` as `features`.
 
         `DESCRIBE DETAIL` answers the same and the table's size, for which Delta computes the state of the version: a
@@ -169,11 +159,11 @@ class SparkTables:
         return {**json.loads(snapshot.metadata().json())["metaData"], "features": protocol.get("writerFeatures", [])}
 
     @contextmanager
-    def transaction(self, app: str, version: int, metrics: Mapping[str, int] | None = None) -> Iterator[None]:
+    def transaction(self, app: str, version: int, metrics: Mapping[str, int]) -> Iterator[None]:
         """Writes inside are made once per (table, app, version): Delta skips repeated ones.
 
         Args:
-            metrics: figures of the commit, stated in its user metadata; None: those that Delta counts.
+            metrics: figures of the commit, stated in its user metadata; empty: those that Delta counts.
         """
         conf, app = self.spark.conf, app_of(app, self.shard)
         conf.set(_TXN_APP, app)
@@ -199,25 +189,24 @@ class SparkTables:
             builder = builder.clusterBy(*definition.cluster_by)
         builder.execute()
 
-    def partitions(self, path: str) -> tuple[str, ...]:
-        return tuple(self._metadata(path)["partitionColumns"] or ())
-
     def overwriting(self, rows: DataFrame, path: str, partition_by: Sequence[str]) -> DataFrameWriter:
         """With another schema Delta takes the partitions of the writer, too, and makes every column nullable."""
         writer = rows.write.format("delta").mode("overwrite")
         stored = self.read(path).schema
         if required := [field.name for field in stored.fields if _NOT_NULL in field.json()]:
-            if _typed(stored) == _typed(rows.schema) and tuple(partition_by) == self.partitions(path):
+            if _typed(stored) == _typed(rows.schema) and list(partition_by) == (
+                self.metadata(path)["partitionColumns"] or []
+            ):
                 return writer
             raise _not_null_unsupported(path, required)
         writer = writer.option("overwriteSchema", "true")
         return writer.partitionBy(*partition_by) if partition_by else writer
 
     def properties(self, path: str) -> dict[str, str]:
-        return dict(self._metadata(path)["configuration"])
+        return dict(self.metadata(path)["configuration"])
 
     def description(self, path: str) -> str:
-        return str(self._metadata(path).get("description") or "")
+        return str(self.metadata(path).get("description") or "")
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
         """Set the properties that differ, in one commit."""
@@ -225,7 +214,7 @@ class SparkTables:
         changed = {name: value for name, value in properties.items() if stored.get(name) != value}
         if changed:
             pairs = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in changed.items())
-            self.sql(path, f"ALTER TABLE {{table}} SET TBLPROPERTIES ({pairs})")
+            self.alter(path, f"SET TBLPROPERTIES ({pairs})")
 
     def restate(self, path: str) -> None:
         """Rewrite the statistics of all files by the table's properties, not the files."""
@@ -238,30 +227,30 @@ class SparkTables:
         nothing = getattr(getattr(jvm.scala.collection.immutable, "Nil$"), "MODULE$")
         collection.recompute(self.spark._jsparkSession, log, jvm.scala.Option.empty(), nothing, every)  # noqa: SLF001 - as above
 
-    def allow(self, path: str, columns: Sequence[plan_columns.Column]) -> None:
+    def allow(self, path: str, columns: Sequence[planned.Column]) -> None:
         """Add the table features that such columns require.
 
         A new table has those of its first columns; later ones must be set.
         """
         if not any(str(part) == "timestamp_ntz" for column in columns for part in parts(column.type)):
             return
-        if "timestampNtz" not in self._metadata(path)["features"]:
-            self.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
+        if "timestampNtz" not in self.metadata(path)["features"]:
+            self.alter(path, "SET TBLPROPERTIES ('delta.feature.timestampNtz' = 'supported')")
 
-    def columns(self, path: str) -> tuple[plan_columns.Column, ...]:
+    def columns(self, path: str) -> tuple[planned.Column, ...]:
         """All columns, including `_gddl`, in order."""
         fields = self.read(path).schema.fields
-        return tuple(plan_columns.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields)
+        return tuple(planned.Column(f.name, parse_type(sql_text(f.dataType))) for f in fields)
 
     def clustering(self, path: str) -> tuple[str, ...]:
         """Columns that the table is clustered by."""
-        if "clustering" not in self._metadata(path)["features"]:
+        if "clustering" not in self.metadata(path)["features"]:
             return ()
         return tuple(self.handle(path).detail().select("clusteringColumns").collect()[0][0] or ())
 
-    def sql(self, path: str, statement: str) -> None:
-        """Run `ALTER TABLE {table} ...`."""
-        self.spark.sql(statement.replace("{table}", _quoted(path), 1))
+    def alter(self, path: str, change: str) -> None:
+        """Run `ALTER TABLE ... change`."""
+        self.spark.sql(f"ALTER TABLE {_quoted(path)} {change}")
 
 
 def _typed(schema: T.StructType) -> list[tuple[str, str]]:
@@ -309,11 +298,10 @@ class MergedSnapshot(TableSnapshot):
     """A table that Spark writes, or its copy.
 
     Attributes:
-        table: path of the table; `path` is where its files are.
+        path: where its files are.
         stored_properties, stored_partitions, stored_version: of the table; a copy has others.
     """
 
-    table: str = ""
     stored_properties: Mapping[str, str] = field(default_factory=dict)
     stored_partitions: tuple[str, ...] = ()
     stored_version: int | None = None
@@ -364,11 +352,11 @@ class MaintainedTables(Tables):
         if fields or wider:
             self._spark.allow(path, [planned.Column(name, kind) for name, kind in types.items()])
         if fields:
-            self._sql(path, f"ADD COLUMNS ({', '.join(f'{one.name} {one.type}' for one in fields)})")
+            self._alter_in_spark(path, f"ADD COLUMNS ({', '.join(f'{one.name} {one.type}' for one in fields)})")
         if wider:
-            self._sql(path, f"SET TBLPROPERTIES ('{_WIDENS}' = 'true')")
+            self._alter_in_spark(path, f"SET TBLPROPERTIES ('{_WIDENS}' = 'true')")
         for one in wider:
-            self._sql(path, f"CHANGE COLUMN {one.name} TYPE {one.after}")
+            self._alter_in_spark(path, f"CHANGE COLUMN {one.name} TYPE {one.after}")
         return remaining
 
     def _widens(self, path: str) -> bool:
@@ -383,11 +371,10 @@ class MaintainedTables(Tables):
 
     def cluster(self, path: str, columns: Sequence[str]) -> None:
         names = f"({', '.join(map(quoted, columns))})" if columns else "NONE"
-        self._sql(path, f"CLUSTER BY {names}")
+        self._alter_in_spark(path, f"CLUSTER BY {names}")
 
-    def _sql(self, path: str, statement: str) -> None:
-        """Run `ALTER TABLE ... statement`."""
-        self._spark.sql(path, f"ALTER TABLE {{table}} {statement}")
+    def _alter_in_spark(self, path: str, change: str) -> None:
+        self._spark.alter(path, change)
         self.forget(path)
 
 
@@ -416,10 +403,8 @@ class MergedTables(MaintainedTables):
     def _open(self, path: str) -> TableSnapshot | None:
         if not self._spark.exists(path):
             return None
-        version = self._spark.version(path)
-        log, properties = self._opened(path), self._spark.properties(path)
-        partitions = self._spark.partitions(path)
-        where = path
+        version, log, where = self._spark.version(path), self._opened(path), path
+        known = self._spark.metadata(path)
         if log is None:
             where = self._copy(path)
             log = replayed(self.storage, where)
@@ -428,10 +413,12 @@ class MergedTables(MaintainedTables):
             self._copies[where] = path
         self._there.add(path)
         schema = schema_of(log.schema)
-        kept = tuple(c for c in schema.columns if not _is_generated(schema.metadata.get(c.name, {})))
+        # Delta computes the values of generated columns, and takes no others.
+        generated = {n for n, known in schema.metadata.items() if any(key.startswith(_GENERATED) for key in known)}
+        kept = tuple(column for column in schema.columns if column.name not in generated)
         return MergedSnapshot(
-            where, log, replace(schema, columns=kept), self.storage, path, properties, partitions,
-            version,
+            where, log, replace(schema, columns=kept), self.storage, dict(known["configuration"]),
+            tuple(known["partitionColumns"] or ()), version,
         )  # fmt: skip
 
     def _opened(self, path: str) -> ReplayedLog | None:
@@ -475,7 +462,7 @@ class MergedTables(MaintainedTables):
 
     def add_columns(self, path: str, columns: Sequence[planned.Column]) -> None:
         self._spark.allow(path, columns)
-        self._sql(path, f"ADD COLUMNS ({', '.join(f'{quoted(c.name)} {c.type}' for c in columns)})")
+        self._alter_in_spark(path, f"ADD COLUMNS ({', '.join(f'{quoted(c.name)} {c.type}' for c in columns)})")
 
     def clustering(self, path: str) -> tuple[str, ...]:
         return self._spark.clustering(path)
@@ -483,10 +470,10 @@ class MergedTables(MaintainedTables):
     def set_comments(self, path: str, description: str, comments: Mapping[str, str]) -> None:
         stored = {field.name: field.metadata.get("comment") for field in self._spark.read(path).schema.fields}
         for column in (name for name, comment in comments.items() if stored.get(name) != comment):
-            self._sql(path, f"ALTER COLUMN {quote(column)} COMMENT {literal(comments[column])}")
+            self._alter_in_spark(path, f"ALTER COLUMN {quote(column)} COMMENT {literal(comments[column])}")
         if description not in ("", self._spark.description(path)):
             # With a path, Spark accepts the table's comment only as a property.
-            self._sql(path, f"SET TBLPROPERTIES ('comment' = {literal(description)})")
+            self._alter_in_spark(path, f"SET TBLPROPERTIES ('comment' = {literal(description)})")
 
     def prepare_replacement(self, definition: TableDefinition) -> None:
         """Delta refuses a schema that lacks an indexed column, or needs a table feature.
@@ -508,7 +495,7 @@ class MergedTables(MaintainedTables):
         kept = table_definition.restricted(
             named, [c for c in definition.columns if c.name not in definition.partition_by]
         )
-        if kept != table_definition.restricted(named, None):
+        if table_definition.names_of(kept) != table_definition.names_of(named):
             self.set_properties(definition.path, {table_definition.COLUMNS: kept})
 
     def add_files(
@@ -552,9 +539,10 @@ class MergedTables(MaintainedTables):
         added += [] if write.written is None else write.written.files
         removed = self._gone(snapshot, write)
         rows = self._staged(schema, added)
-        with self._in_transaction(write):
+        with self._spark.transaction(write.app, write.version, write.metrics) if write.app else nullcontext():
             if write.removed is None:
-                self._overwrite(path, rows, write, snapshot)
+                partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
+                self._spark.overwriting(rows, path, partitions).save(path)
             elif removed:
                 self._merge(path, rows, self._staged(snapshot.schema, removed), write)
             else:
@@ -572,17 +560,8 @@ class MergedTables(MaintainedTables):
         newest = self.version(path)
         if isinstance(snapshot, MergedSnapshot) and snapshot.stored_version != newest:
             what = f"version {newest} is there, and its rows were read at {snapshot.stored_version}"
-            remedy = "another writer changed the table; run again"
-            raise RetriableError(DELTA_CONFLICT, what, where=path, remedy=remedy)
+            raise conflict(path, what)
         return snapshot
-
-    @contextmanager
-    def _in_transaction(self, write: Write) -> Iterator[None]:
-        if not write.app:
-            yield
-            return
-        with self._spark.transaction(write.app, write.version, write.metrics):
-            yield
 
     def _staged(self, schema: DeltaSchema, files: Sequence[Action]) -> DataFrame:
         """Rows of staged files in the columns of a table."""
@@ -604,10 +583,6 @@ class MergedTables(MaintainedTables):
             actions += report
         return actions
 
-    def _overwrite(self, path: str, rows: DataFrame, write: Write, snapshot: TableSnapshot) -> None:
-        partitions = snapshot.partition_by if write.partition_by is None else write.partition_by
-        self._spark.overwriting(rows, path, partitions).save(path)
-
     def _merge(self, path: str, rows: DataFrame, removed: DataFrame, write: Write) -> None:
         """Rows of the replica replace those of their key; in other tables, all columns say which rows go."""
         keys = tuple(write.keys) if path == self._layout.replica else ()
@@ -627,11 +602,6 @@ class MergedTables(MaintainedTables):
 def _without(rows: DataFrame, others: DataFrame, names: Sequence[str]) -> DataFrame:
     """Rows that none of the others equals in these columns."""
     return rows.alias(_STORED).join(others.alias(_STAGED), equal_at(_STORED, _STAGED, names), "left_anti")
-
-
-def _is_generated(metadata: Mapping[str, Any]) -> bool:
-    """Whether Delta computes a column's values, and takes no others."""
-    return any(name.startswith(_GENERATED) for name in metadata)
 
 
 def _remove_all(storage: Storage, folder: str) -> None:

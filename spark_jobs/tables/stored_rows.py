@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import DeltaSchema
+from spark_jobs.rules.arrays import DeltaSchema, fields_of
 from spark_jobs.rules.erasure import KeyRows, highest, with_key
 from spark_jobs.rules.order import as_events, recorded_files
 from spark_jobs.rules.other_table import CHANGES, OURS, THEIRS, OtherTableFindings, OtherTableRule, findings_of
@@ -105,17 +105,25 @@ class StoredRows:
         """Compare the replica with the state computed from its change table, without generations before `swept`."""
         layout = self.context.layout
         tables = self.opened_whole(layout.replica, layout.changes)
-        rule, replica = _Comparing(schema=table_schema, swept=swept, limit=limit), tables.existing(layout.replica)
-        prepare = partial(changes_by_key, schema=table_schema, shard=table_schema.spec.shard)
-        ours = {*table_schema.columns, GDDL}
+        replica, schema, shard = tables.existing(layout.replica), table_schema, table_schema.spec.shard
+
+        def live(rows: pa.Table) -> pa.Table:
+            return live_rows(of_shard(rows, shard), schema)
+
+        def rule(_: Storage, rows: Mapping[str, pa.Table]) -> list[Any]:
+            happened = as_events(rows[_CHANGES], schema) if schema.keys else rows[_CHANGES]
+            found = compare(rows[_REPLICA], expected_state(happened, schema, swept), schema, limit)
+            return [found.rows, found.expected_rows, sorted(found.buckets), found.keys]
+
+        ours = {*schema.columns, GDDL}
         columns = [name for name in replica.schema.names if name in ours]
         sources = {
-            _REPLICA: Source.of(replica, rule.replica, columns),
-            _CHANGES: Source.of(tables.existing(layout.changes), prepare),
+            _REPLICA: Source.of(replica, live, columns),
+            _CHANGES: Source.of(tables.existing(layout.changes), partial(changes_by_key, schema=schema, shard=shard)),
         }
         comparisons = (
             Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))
-            for rows, expected_rows, buckets, keys in by_key(tables, sources, rule.keys, rule)
+            for rows, expected_rows, buckets, keys in by_key(tables, sources, _compared_by(schema), rule)
         )
         return verdict_of(comparisons, limit)
 
@@ -126,7 +134,7 @@ class StoredRows:
         sources = {
             THEIRS: Source.of(tables.existing(path), rule.theirs, rule.read),
             OURS: Source.of(tables.existing(layout.replica), rule.ours, [*rule.columns, GDDL]),
-            CHANGES: Source.of(tables.existing(layout.changes), rule.changes),
+            CHANGES: Source.of(tables.existing(layout.changes), partial(changes_by_key, schema=rule.schema)),
         }
         return findings_of(by_key(tables, sources, key_schema(rule.schema), rule), rule.shown)
 
@@ -153,25 +161,8 @@ def _each_file(tables: Tables, path: str, rule: Rule, columns: Sequence[str] | N
 _REPLICA, _CHANGES = "replica", "changes"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Comparing:
-    """Rules of a comparison; sent to tasks."""
-
-    schema: TableSchema
-    swept: int
-    limit: int
-
-    @property
-    def keys(self) -> pa.Schema:
-        """Columns by which rows of the two tables belong together: without a key, those whose values have an order."""
-        kinds = DeltaSchema(self.schema.data).arrow
-        names = self.schema.keys or [field.name for field in kinds if not pt.is_nested(field.type)]
-        return pa.schema([kinds.field(name) for name in names])
-
-    def replica(self, rows: pa.Table) -> pa.Table:
-        return live_rows(of_shard(rows, self.schema.spec.shard), self.schema)
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> list[Any]:  # noqa: ARG002 - writes nothing
-        happened = as_events(rows[_CHANGES], self.schema) if self.schema.keys else rows[_CHANGES]
-        found = compare(rows[_REPLICA], expected_state(happened, self.schema, self.swept), self.schema, self.limit)
-        return [found.rows, found.expected_rows, sorted(found.buckets), found.keys]
+def _compared_by(schema: TableSchema) -> pa.Schema:
+    """Columns by which rows of the two tables belong together: without a key, those whose values have an order."""
+    kinds = DeltaSchema(schema.data).arrow
+    names = schema.keys or [field.name for field in kinds if not pt.is_nested(field.type)]
+    return fields_of(kinds, names)

@@ -23,7 +23,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rules import quarantine
-from spark_jobs.rules.arrays import DeltaSchema, by_name
+from spark_jobs.rules.arrays import DeltaSchema, by_name, fields_of, with_values
 from spark_jobs.rules.fold import (
     are_changes,
     changes_in,
@@ -159,6 +159,8 @@ def keeps_changes(request: SwapRequest, stored: Sequence[Column]) -> bool:
 
 FRESH, STORED, BEFORE = "fresh", "stored", "before"
 """Names of tables for rules: changes read again, live changes, and rows that a commit replaces."""
+_CHANGES = "refresh:changes"
+"""The step that replaces or mends the change table."""
 OWN = "own"
 """In reports: rows that follow from the changes, not those of other shards."""
 
@@ -177,14 +179,6 @@ class _Changes:
     read: Mapping[str, int]
     archives: Rewrite | None
     swept: int
-
-    @classmethod
-    def of(cls, request: SwapRequest) -> _Changes:
-        plan = request.plan
-        return cls(
-            schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
-            archives=request.archives, swept=request.swept,
-        )  # fmt: skip
 
     @property
     def kind(self) -> pa.Schema:
@@ -210,7 +204,7 @@ class _Changes:
     def keys(self) -> pa.Schema:
         """Columns by which changes are compared."""
         kinds = with_identity(self.kind.empty_table(), self.schema).schema
-        return pa.schema([kinds.field(name) for name in identity_columns(self.schema)])
+        return fields_of(kinds, identity_columns(self.schema))
 
     def by_moves(self, rows: pa.Table) -> pa.Table:
         """See `order.for_both_keys`; of a shard, its own changes."""
@@ -227,44 +221,6 @@ class _Changes:
         stale = changes_in(lacking(stored.filter(held_by(stored, self.read)), fresh, self.schema))
         withdrawn = are_changes(stored, stale) if stale else pa.array(np.zeros(stored.num_rows, bool))
         return withdrawn, lacking(fresh, stored.filter(pc.invert(withdrawn)), self.schema)
-
-
-@dataclass(frozen=True)
-class _ReplaceChanges:
-    """The change table of the newly read changes, and of archived ones: those of earlier reloads, and new ones."""
-
-    changes: _Changes
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        fresh = by_name(rows[FRESH], self.changes.kind)
-        parts = [fresh]
-        if self.changes.archives is not None:
-            stored, new = by_name(rows[STORED], self.changes.kind), self.changes.newly_archived(rows)
-            before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
-            archived = pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows)
-            parts += [before, with_gddl(new, generation=archived)]
-        report = self.output.report(storage, pa.concat_tables(parts), rows.get(BEFORE))
-        return {**report, "fresh": fresh.num_rows}
-
-
-@dataclass(frozen=True)
-class _MendChanges:
-    """Adds missing changes, and removes those that their files, rewritten or read with other settings, don't hold.
-
-    Those of another generation than the file's stay: what the file held then is part of the history.
-    """
-
-    changes: _Changes
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        changes = self.changes
-        fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
-        removed, added = changes.difference(stored, fresh)
-        gone = stored.filter(removed)
-        report = self.output.report(storage, added, gone, rows[STORED].filter(removed))
-        return {**report, "fresh": added.num_rows}
 
 
 @dataclass(frozen=True)
@@ -354,7 +310,7 @@ class _Derive:
 def _with_texts(rows: pa.Table, name: str) -> pa.Table:
     """Rows with a column's values as text."""
     values = [None if value is None else str(value) for value in rows.column(name).to_pylist()]
-    return rows.set_column(rows.schema.get_field_index(name), name, pa.array(values, pa.string()))
+    return with_values(rows, {name: pa.array(values, pa.string())})
 
 
 def _columns(rows: pa.Table) -> dict[str, pa.ChunkedArray]:
@@ -431,7 +387,11 @@ class Swap:
 
     @cached_property
     def _rules(self) -> _Changes:
-        return _Changes.of(self.request)
+        request, plan = self.request, self.request.plan
+        return _Changes(
+            schema=request.table_schema, batch_id=plan.batch_id, planned_at=plan.planned_at, read=request.read,
+            archives=request.archives, swept=request.swept,
+        )  # fmt: skip
 
     def carry_out(self, report: Callable[[str], None]) -> Swapped:
         """Run the swap; `report` gets each durable step. Idempotent."""
@@ -541,42 +501,60 @@ class Swap:
         """
         if self.request.shadow is None:
             return 0
-        app, version = "refresh:changes", version_of(self.request.plan)
-        definition = table_definition.changes(self.table_schema, self.live.layout.changes, self.live.tier)
-        if self.request.archives or not self._compatible():
-            return self._replace_changes(definition)
-        whole_tables.ensure(self.tables, definition)
-        path = definition.path
-        if self.tables.last_transaction(path, app) < version:
-            rule = _MendChanges(self._rules, output_of(self.tables, path, self.table_schema.keys, version))
-            stored = Source.of(self.tables.existing(path), self._rules.stored)
-            sources = {FRESH: self._fresh(), STORED: stored}
-            reports = by_key(self.tables, sources, self._rules.keys, rule)
-            written_files, rows = written(reports)
-            removed, fresh = deleted(reports, sources[STORED]), sum(report["fresh"] for report in reports)
-            metrics = {"numOutputRows": rows, "numTargetRowsInserted": fresh}
-            write = Write(app=app, version=version, written=written_files, deleted=removed, metrics=metrics)
-            self.tables.commit(path, write)
-        return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
+        version, path = version_of(self.request.plan), self.live.layout.changes
+        definition = table_definition.changes(self.table_schema, path, self.live.tier)
+        replaces = self.request.archives is not None or not self._compatible()
+        if not replaces:
+            whole_tables.ensure(self.tables, definition)
+        if self.tables.last_transaction(path, _CHANGES) < version:
+            (self._replace_changes if replaces else self._mend_changes)(definition, version)
+        return self.tables.metrics(path, _CHANGES, version).get("numTargetRowsInserted", 0)
 
-    def _replace_changes(self, definition: TableDefinition) -> int:
-        app, version, path = "refresh:changes", version_of(self.request.plan), definition.path
-        if self.tables.last_transaction(path, app) < version:
-            replacing = _Replacing.of(self.tables, definition, self._now)
-            rule = _ReplaceChanges(self._rules, replacing.output(self.table_schema.keys))
-            stored, sources = self._stored(), {FRESH: self._fresh()}
-            if self.request.archives and stored is not None:
-                sources[STORED] = stored
-            if rule.output.keys is not None:
-                sources[BEFORE] = Source.of(self.tables.existing(path), self._rules.before)
-            reports = by_key(self.tables, sources, self._rules.keys, rule)
-            written_files, rows = written(reports)
-            fresh = sum(report["fresh"] for report in reports)
-            replacing.commit(app, version, written_files, {"numOutputRows": rows, "numTargetRowsInserted": fresh})
-        return self.tables.metrics(path, app, version).get("numTargetRowsInserted", 0)
+    def _mend_changes(self, definition: TableDefinition, version: int) -> None:
+        """Changes of another generation than their file's stay: what the file held then is part of the history."""
+        path, changes = definition.path, self._rules
+        output = output_of(self.tables, path, self.table_schema.keys, version)
 
-    def source(self) -> dict[str, _Derived]:
-        """The tables that follow from the changes, written but for their commits; without those of an earlier run."""
+        def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+            fresh, stored = (by_name(rows[name], changes.kind) for name in (FRESH, STORED))
+            removed, added = changes.difference(stored, fresh)
+            return output.report(storage, added, stored.filter(removed), rows[STORED].filter(removed))
+
+        stored = Source.of(self.tables.existing(path), changes.stored)
+        reports = by_key(self.tables, {FRESH: self._fresh(), STORED: stored}, changes.keys, rule)
+        written_files, rows = written(reports)
+        metrics = {"numOutputRows": rows, "numTargetRowsInserted": rows}
+        write = Write(
+            app=_CHANGES, version=version, written=written_files, deleted=deleted(reports, stored), metrics=metrics
+        )
+        self.tables.commit(path, write)
+
+    def _replace_changes(self, definition: TableDefinition, version: int) -> None:
+        """By the newly read changes, and archived ones: those of earlier reloads, and new ones."""
+        replacing, changes = _Replacing.of(self.tables, definition, self._now), self._rules
+        output = replacing.output(self.table_schema.keys)
+
+        def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> tuple[dict[str, Any], int]:
+            fresh = by_name(rows[FRESH], changes.kind)
+            parts = [fresh]
+            if changes.archives is not None:
+                stored, new = by_name(rows[STORED], changes.kind), changes.newly_archived(rows)
+                before = stored.filter(pc.equal(gddl_fields(stored)["generation"], ARCHIVED))
+                parts += [before, with_gddl(new, generation=pa.repeat(pa.scalar(ARCHIVED, pa.int32()), new.num_rows))]
+            return output.report(storage, pa.concat_tables(parts), rows.get(BEFORE)), fresh.num_rows
+
+        stored, sources = self._stored(), {FRESH: self._fresh()}
+        if self.request.archives and stored is not None:
+            sources[STORED] = stored
+        if output.keys is not None:
+            sources[BEFORE] = Source.of(self.tables.existing(definition.path), changes.before)
+        made = by_key(self.tables, sources, changes.keys, rule)
+        written_files, rows = written([report for report, _ in made])
+        metrics = {"numOutputRows": rows, "numTargetRowsInserted": sum(fresh for _, fresh in made)}
+        replacing.commit(_CHANGES, version, written_files, metrics)
+
+    def source(self) -> dict[str, Callable[[], None]]:
+        """Write the tables that follow from the changes; their commits, but those of an earlier run, by step."""
         version, tables = version_of(self.request.plan), self.tables
         remaining = {s: d for s, d in self._definitions().items() if tables.last_transaction(d.path, _app(s)) < version}
         if not remaining:
@@ -592,10 +570,13 @@ class Swap:
             reports = by_key(tables, sources, self._keys, rule)
         else:
             reports = by_row(tables, sources[STORED], lambda storage, rows: rule(storage, {STORED: rows}))
-        return {
-            step: _Derived(one, *written([r[step] for r in reports]), derived_rows=sum(r[step][OWN] for r in reports))
-            for step, one in replacing.items()
-        }
+        commits: dict[str, Callable[[], None]] = {}
+        for step, one in replacing.items():
+            files, rows = written([report[step] for report in reports])
+            own = sum(report[step][OWN] for report in reports)
+            metrics = {"numOutputRows": rows, "numTargetRowsInserted": own}
+            commits[step] = partial(one.commit, _app(step), version, files, metrics)
+        return commits
 
     def _definitions(self) -> dict[str, TableDefinition]:
         """Tables that follow from the changes, by the step that replaces them.
@@ -610,7 +591,7 @@ class Swap:
             by_step[HISTORY] = table_definition.history(schema, layout.history, tier)
         return by_step
 
-    def replica(self, source: dict[str, _Derived]) -> int:
+    def replica(self, source: Mapping[str, Callable[[], None]]) -> int:
         self._replace(source, MERGE)
         path, version = self.live.layout.replica, version_of(self.request.plan)
         if self.tables.properties(path).get(BASELINE):
@@ -618,18 +599,16 @@ class Swap:
         rows = self.tables.metrics(path, _app(MERGE), version).get("numTargetRowsInserted")
         return _rows_in(self.tables, path, self.table_schema.spec.shard) if rows is None else rows
 
-    def _replace(self, source: dict[str, _Derived], step: str) -> None:
+    def _replace(self, source: Mapping[str, Callable[[], None]], step: str) -> None:
         if step in source:
-            made = source[step]
-            metrics = {"numOutputRows": made.rows, "numTargetRowsInserted": made.derived_rows}
-            made.replacing.commit(_app(step), version_of(self.request.plan), made.files, metrics)
+            source[step]()
 
     def errors(self) -> None:
         """Replace the quarantined rows of the files by the current ones."""
-        path, plan = self.live.layout.errors, self.request.plan
+        errors, plan = ErrorsTable(self.tables, self.live.layout.errors), self.request.plan
         shadow = None if self.request.shadow is None else self.request.shadow.errors
         fresh = self.tables.read(shadow).to_pylist() if shadow and self.tables.exists(shadow) else []
-        if self.tables.exists(path) and (self.request.landed or self.request.archives):
+        if self.request.landed or self.request.archives:
             files = pa.array(self.request.landed, pa.string())
 
             def stale(rows: pa.Table) -> pa.Array:
@@ -637,23 +616,13 @@ class Swap:
                 replaced = pc.is_in(rows.column("source_file"), value_set=files)
                 return others if self.request.archives else pc.and_(replaced, others)
 
-            ErrorsTable(self.tables, path).resolve(stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
-        if self.request.reselected and self.tables.exists(path):
-            ErrorsTable(self.tables, path).forget_records(plan.batch_id)
+            errors.resolve(stale, plan.planned_at, ("refresh:resolve", version_of(plan)))
+        if self.request.reselected:
+            errors.forget_records(plan.batch_id)
         if fresh:
             rows = [{**r, "batch_id": plan.batch_id, "id": f"{plan.batch_id}/{r['id']}"} for r in fresh]
             stamped = pa.Table.from_pylist(rows, schema=quarantine.SCHEMA)
-            ErrorsTable(self.tables, path).append(stamped, "refresh:quarantine", version_of(plan))
-
-
-@dataclass(frozen=True)
-class _Derived:
-    """A table that is written but for its commit, its number of rows, and those that follow from the changes."""
-
-    replacing: _Replacing
-    files: Written
-    rows: int
-    derived_rows: int
+            errors.append(stamped, "refresh:quarantine", version_of(plan))
 
 
 def _app(step: str) -> str:

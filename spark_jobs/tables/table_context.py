@@ -16,6 +16,7 @@ from spark_jobs.rooms.dialects.protocol import Dialect
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.tables.delta_log import APPEND, DeltaCommit, version_of
 from spark_jobs.tables.replayed_log import ReplayedLog
+from spark_jobs.tables.table_definition import tells_events
 
 
 class TableLogs(Protocol):
@@ -49,8 +50,8 @@ class TableLogs(Protocol):
         """Columns of a table without `_gddl`."""
         ...
 
-    def tells_events(self, path: str) -> bool:
-        """Whether `_gddl` of a table has the fields that only change tables have."""
+    def columns(self, path: str) -> tuple[Column, ...]:
+        """All columns of a table, `_gddl` among them, in order."""
         ...
 
 
@@ -79,7 +80,7 @@ class TableContext:
 
     @property
     def erasures(self) -> ErasureRegister:
-        return ErasureRegister.of(self.storage, self.layout, self.spec)
+        return ErasureRegister(self.storage, self.layout.erased, self.spec)
 
     def has_appended(self, plan: BatchPlan) -> bool:
         """Whether the change table has the changes of a batch."""
@@ -99,5 +100,5 @@ class TableContext:
         images = tuple(c for c in columns if is_before_image(c.name, prefix))
         data = tuple(c for c in columns if not is_before_image(c.name, prefix))
         return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(all_columns),
-            event_fields=self.tables.tells_events(self.layout.changes), live=self.replaces,
+            event_fields=tells_events(self.tables.columns(self.layout.changes)), live=self.replaces,
         )  # fmt: skip

@@ -55,22 +55,20 @@ def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | No
     if named is None:
         count = int(properties.get(COUNT) or MOST)
         return tuple(leaves if count < 0 else leaves[:count])
-    wanted = _named(named)
+    wanted = names_of(named)
     return tuple(x for x in leaves if not wanted.isdisjoint(_prefixes(x)))
 
 
 @functools.lru_cache(maxsize=512)
-def _named(text: str) -> frozenset[ColumnPath]:
+def names_of(text: str) -> frozenset[ColumnPath]:
+    """Columns that a value of the property names, in lower case."""
     return frozenset(_folded(path) for path in _paths(text))
 
 
-def restricted(named: str, columns: Sequence[Column] | None) -> str:
-    """A value of the property without unknown columns; None: it needs no change."""
-    paths = list(_paths(named))
-    if columns is None:
-        return ",".join(map(_text, paths))
+def restricted(named: str, columns: Sequence[Column]) -> str:
+    """A value of the property without unknown columns."""
     there = {path for leaf in _all_leaves(columns) for path in _prefixes(leaf)}
-    return ",".join(_text(path) for path in paths if _folded(path) in there)
+    return ",".join(_text(path) for path in _paths(named) if _folded(path) in there)
 
 
 def readable(named: str, columns: Sequence[Column]) -> str:
@@ -81,19 +79,6 @@ def readable(named: str, columns: Sequence[Column]) -> str:
         if column.name != GDDL and not all(_is_exact(kind) for _, kind in _leaves((column.name,), column.type))
     }
     return ",".join(_text(path) for path in _paths(named) if path[0].lower() not in bad)
-
-
-def left_readable(named: str | None, columns: Sequence[Column]) -> str | None:
-    """The value of the property to set, so that it names no column whose bounds some reader can't read.
-
-    Args:
-        named: its value; None: the table lacks the property.
-
-    Returns:
-        None where it names no such column.
-    """
-    value = None if named is None else readable(named, columns)
-    return None if named is None or value == restricted(named, None) else value
 
 
 def _is_exact(kind: SqlType) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,17 @@ import pyarrow.types as pt
 from airflow_gddl.contract.layout import join
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import WEIGHT, by_name, comparable, cuts_of, flat, range_of, sample_of, shared_codes
+from spark_jobs.rules.arrays import (
+    WEIGHT,
+    by_name,
+    comparable,
+    cuts_of,
+    fields_of,
+    flat,
+    range_of,
+    sample_of,
+    shared_codes,
+)
 from spark_jobs.rules.order import for_both_keys, old_keys
 from spark_jobs.rules.outcome import ACTION, AT, kept_of, replaced
 from spark_jobs.rules.shards import of_shard
@@ -37,7 +47,7 @@ class KeyMatches:
 
     Attributes:
         rows: columns of the table.
-        at: for each row, the number of its file in `files` and of the row in the file.
+        at: `PLACES` of each row: the number of its file in `files`, and of the row in the file.
         files: the files that were read.
         whole: all rows of these files; None: they were not read whole, and changed rows leave their files.
     """
@@ -54,7 +64,7 @@ class KeyMatches:
     def deleted(self, outcome: pa.Table) -> list[tuple[DataFile, np.ndarray]]:
         """Files with the numbers of the rows that an outcome changes or deletes."""
         places = self.places(outcome)
-        numbers, rows = (places.column(name).to_numpy() for name in ("file", "row"))
+        numbers, rows = (places.column(name).to_numpy() for name in PLACES)
         return [(self.files[number], np.sort(rows[numbers == number])) for number in np.unique(numbers)]
 
     def touched(self, outcome: pa.Table) -> pa.Table:
@@ -76,11 +86,11 @@ class KeyMatches:
         if not touched.num_rows or self.whole is None:
             return [], []
         places = self.at.take(touched.column(AT).combine_chunks())
-        numbers = places.column("file").to_numpy()
+        numbers = places.column(AT_FILE).to_numpy()
         added, removed = [], []
         for number in sorted(set(numbers.tolist())):
             mine = pa.array(np.flatnonzero(numbers == number))
-            at = places.column("row").take(mine).to_numpy()
+            at = places.column(AT_ROW).take(mine).to_numpy()
             added.append(replaced(self.whole[number], at, touched.take(mine), schema))
             removed.append(self.files[number])
         return added, removed
@@ -142,7 +152,7 @@ class FindRows:
             source, start = opened(stream), 0
             for group in range(source.num_row_groups):
                 count = source.metadata.row_group(group).num_rows
-                hits, read = self._hits(source, group, file, self.keys)
+                hits, read = self._hits(source, group, file)
                 if deleted is not None:
                     hits = hits[left_of(start, count, deleted)[hits]]
                 if len(hits):
@@ -155,10 +165,9 @@ class FindRows:
     def file_of(self, part: tuple[int, DataFile]) -> str:
         return join(self.table, part[1].path)
 
-    def _hits(
-        self, source: pq.ParquetFile, group: int, file: DataFile, keys: pa.Table | None
-    ) -> tuple[np.ndarray, pa.Table]:
+    def _hits(self, source: pq.ParquetFile, group: int, file: DataFile) -> tuple[np.ndarray, pa.Table]:
         """Numbers of rows in the group, and those columns of all its rows that were read to find them."""
+        keys = self.keys
         if keys is None:
             return np.arange(source.metadata.row_group(group).num_rows), pa.table({})
         names = tuple(keys.column_names)
@@ -167,7 +176,7 @@ class FindRows:
                 keys = keys.filter(_between(keys.column(0), *ends))
             if not keys.num_rows:
                 return np.zeros(0, np.int64), keys
-            rows = read_groups(source, [group], file, pa.schema([self.schema.field(name) for name in names]))
+            rows = read_groups(source, [group], file, fields_of(self.schema, names))
             return matching(rows, keys, names), rows
         rows = read_groups(source, [group], file, self.schema)
         hits, old = matching(rows, keys, names), pa.table(old_keys(rows, self.moved))
@@ -190,8 +199,7 @@ def search(tables: Tables, work: FindRows, files: Sequence[DataFile], *, reads_l
     size = sum(file.size for file in files)
     place = tables.place_to_search(size) if reads_little else tables.place_for(size)
     rows = pa.concat_tables([work.empty, *place.run(work, list(enumerate(files)))])
-    at = rows.select(PLACES).rename_columns(["file", "row"])
-    return KeyMatches(rows=without_places(rows), at=at, files=tuple(files))
+    return replace(matches_of(rows), files=tuple(files))
 
 
 def find(
@@ -227,7 +235,7 @@ def find_stored(
     files = _files_with(snapshot, keys, names)
     schema = snapshot.whole_rows
     if columns is not None:
-        schema = pa.schema([schema.field(name) for name in dict.fromkeys((*names, *columns))])
+        schema = fields_of(schema, dict.fromkeys((*names, *columns)))
     work = FindRows(table=snapshot.path, keys=keys.select(names), schema=schema, ties=ties)
     return search(tables, work, files, reads_little=columns is not None)
 
@@ -244,7 +252,7 @@ def _find_whole(
         numbers.append(pa.repeat(pa.scalar(number, pa.int32()), len(at)))
         places.append(at)
     rows = pa.concat_tables(parts) if parts else snapshot.whole_rows.empty_table()
-    at = pa.table({"file": pa.chunked_array(numbers, pa.int32()), "row": pa.chunked_array(places, pa.int64())})
+    at = pa.table({AT_FILE: pa.chunked_array(numbers, pa.int32()), AT_ROW: pa.chunked_array(places, pa.int64())})
     return KeyMatches(rows=rows, at=at, files=tuple(files), whole=whole)
 
 
@@ -382,7 +390,7 @@ class Source:
             to_write: rows are written to the table again, and keep their row ids.
         """
         kinds = snapshot.whole_rows if to_write else snapshot.schema.arrow
-        schema = kinds if columns is None else pa.schema([kinds.field(name) for name in columns])
+        schema = kinds if columns is None else fields_of(kinds, columns)
         return cls(table=snapshot.path, files=snapshot.files, schema=schema, prepare=prepare)
 
     @property
@@ -422,7 +430,7 @@ class Source:
         if any(key.name not in self.schema.names or self.schema.field(key.name).type != key.type for key in keys):
             yield from self.rows(storage, number)
             return
-        stored = pa.schema([self.schema.field(name) for name in keys.names])
+        stored = fields_of(self.schema, keys.names)
         for rows, _ in read_parts(storage, self.table, self.files[number], stored):
             yield rows
 

@@ -22,7 +22,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor
 from spark_jobs.plan.table_schema import GDDL, Column, TableSchema
 from spark_jobs.plan.types import are_of_one_kind, grown
 from spark_jobs.rules import sweep, truncates
-from spark_jobs.rules.arrays import DeltaSchema, by_name, rows_where, table_codes
+from spark_jobs.rules.arrays import DeltaSchema, by_name, rows_where, table_codes, with_values
 from spark_jobs.rules.convert import with_texts
 from spark_jobs.rules.history import differences, retyped_bounds, versions, with_row_ids
 from spark_jobs.rules.order import as_events, events, is_of_batch
@@ -88,6 +88,18 @@ class BatchContext:
     def transaction(self) -> int:
         """The transaction version of the batch's steps."""
         return version_of(self.plan)
+
+    @property
+    def changes(self) -> TableSnapshot:
+        return self.tables.existing(self.layout.changes)
+
+    @property
+    def replica(self) -> TableSnapshot:
+        return self.tables.existing(self.layout.replica)
+
+    def output(self, path: str) -> Output:
+        """Where rows of a step go that a table gets as it is."""
+        return output_of(self.tables, path, self.table_schema.keys, self.transaction)
 
     def has_made(self, path: str, app: str) -> bool:
         """Whether a step of this batch is in the table; not checked for a batch that is new in this run."""
@@ -162,19 +174,18 @@ class BatchContext:
             join_in_passing(self.tables, path)
 
 
-def keep_readable(tables: Tables, path: str) -> bool:
-    """Drop columns from the indexed ones whose bounds some reader can't read; returns whether there were any.
+def keep_readable(tables: Tables, path: str) -> None:
+    """Drop columns from the indexed ones whose bounds some reader can't read.
 
     Spark may have written such bounds, and may again. Readers ignore what the log has of columns that the property
     doesn't name, so no file's statistics change.
     """
-    value = table_definition.left_readable(
-        tables.properties(path).get(table_definition.COLUMNS), tables.existing(path).schema.columns
-    )
-    if value is None:
-        return False
-    tables.set_properties(path, {table_definition.COLUMNS: value})
-    return True
+    named = tables.properties(path).get(table_definition.COLUMNS)
+    if named is None:
+        return
+    value = table_definition.readable(named, tables.existing(path).schema.columns)
+    if table_definition.names_of(value) != table_definition.names_of(named):
+        tables.set_properties(path, {table_definition.COLUMNS: value})
 
 
 def ensure(tables: Tables, definition: TableDefinition) -> None:
@@ -191,18 +202,8 @@ def ensure(tables: Tables, definition: TableDefinition) -> None:
     remaining = tables.grow(definition.path, changed) if changed else {}
     if remaining:
         schema = tables.existing(definition.path).schema
-        rewrite(tables, definition.path, schema.retyped(remaining), _Retyped(stored, remaining))
-
-
-@dataclass(frozen=True)
-class _Retyped:
-    """Rows with the text of their values in columns that become text; sent to tasks."""
-
-    stored: Mapping[str, SqlType]
-    wanted: Mapping[str, SqlType]
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        return with_texts(rows, self.stored, self.wanted)
+        rule = partial(with_texts, stored=stored, wanted=remaining)
+        rewrite(tables, definition.path, schema.retyped(remaining), rule)
 
 
 def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, bounds: tuple[str, ...] = ()) -> None:
@@ -216,25 +217,17 @@ def retype_sequence(tables: Tables, path: str, table_schema: TableSchema, bounds
     changed: dict[str, SqlType] = {GDDL: _wanted(snapshot, table_schema)}
     changed |= dict.fromkeys(bounds, parse_type(table_schema.sequence_type))
     schema = snapshot.schema.retyped(changed)
-    rewrite(tables, path, schema, _Resequenced(schema, bounds))
+    rewrite(tables, path, schema, partial(_resequenced, schema=schema, bounds=bounds))
 
 
-@dataclass(frozen=True)
-class _Resequenced:
-    """Rows whose sequence and bounds have the types of a schema; sent to tasks."""
-
-    schema: DeltaSchema
-    bounds: tuple[str, ...]
-
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        for name in self.bounds:
-            values = retyped_bounds(rows.column(name), self.schema.types[name])
-            rows = rows.set_column(rows.schema.get_field_index(name), name, values)
-        kind = self.schema.arrow.field(GDDL).type
-        gddl = rows.column(GDDL).combine_chunks()
-        parts = [pa.nulls(rows.num_rows, kind.field(0).type), *gddl.flatten()[1:]]
-        emptied = pa.StructArray.from_arrays(parts, fields=list(kind), mask=gddl.is_null())
-        return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, emptied)
+def _resequenced(rows: pa.Table, schema: DeltaSchema, bounds: tuple[str, ...]) -> pa.Table:
+    """Rows whose sequence and bounds have the types of a schema."""
+    kind = schema.arrow.field(GDDL).type
+    gddl = rows.column(GDDL).combine_chunks()
+    parts = [pa.nulls(rows.num_rows, kind.field(0).type), *gddl.flatten()[1:]]
+    emptied = pa.StructArray.from_arrays(parts, fields=list(kind), mask=gddl.is_null())
+    values = {name: retyped_bounds(rows.column(name), schema.types[name]) for name in bounds}
+    return with_values(rows, {**values, GDDL: emptied})
 
 
 def retype_without_rows(tables: Tables, path: str, table_schema: TableSchema, bounds: tuple[str, ...] = ()) -> bool:
@@ -311,7 +304,7 @@ _CHANGES, _STORED = "changes", "stored"
 
 def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
     """All changes of these keys, by new key or by the before image's old key; possibly also of others."""
-    snapshot, table_schema = batch_context.tables.existing(batch_context.layout.changes), batch_context.table_schema
+    snapshot, table_schema = batch_context.changes, batch_context.table_schema
     work = FindRows(
         table=snapshot.path, keys=keys.select(table_schema.keys), schema=snapshot.schema.arrow,
         moved=table_schema if table_schema.before_of_key else None,
@@ -345,7 +338,7 @@ def update_history(
     if batch_context.has_made(path, HISTORY):
         return
     if touched is None:
-        _update_all(batch_context, tuple(floors), swept)
+        _update_all(batch_context, floors, swept)
         return
     snapshot = batch_context.to_search(path)
     happened = events(changes_of_keys(batch_context, touched), table_schema)
@@ -363,31 +356,20 @@ def update_history(
     batch_context.put(snapshot, HISTORY, {}, matches, outcome)
 
 
-@dataclass(frozen=True)
-class _Versions:
-    """The versions of all keys, of a table with several sources of those of the batch's; sent to tasks."""
-
-    schema: TableSchema
-    floors: tuple[GenerationFloor, ...]
-    swept: int
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        happened, stored = as_events(rows[_CHANGES], self.schema), rows[_STORED]
-        derived = versions(happened, self.schema, self.floors, self.swept)
-        missing, extra = differences(derived, stored, self.schema)
-        removed = stored.take(pa.array(extra))
-        missing = with_row_ids(missing, removed, self.schema)
-        return self.output.report(storage, missing, removed, removed)
-
-
-def _update_all(batch_context: BatchContext, floors: tuple[GenerationFloor, ...], swept: int) -> None:
+def _update_all(batch_context: BatchContext, floors: Sequence[GenerationFloor], swept: int) -> None:
+    """Of a table with several sources, the keys of the batch's."""
     tables, layout, schema = batch_context.tables, batch_context.layout, batch_context.table_schema
-    output = output_of(tables, layout.history, schema.keys, batch_context.transaction)
-    rule = _Versions(schema, floors, swept, output)
+    output = batch_context.output(layout.history)
+
+    def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+        derived = versions(as_events(rows[_CHANGES], schema), schema, floors, swept)
+        missing, extra = differences(derived, rows[_STORED], schema)
+        removed = rows[_STORED].take(pa.array(extra))
+        return output.report(storage, with_row_ids(missing, removed, schema), removed, removed)
+
     shard = schema.spec.shard
     sources = {
-        _CHANGES: Source.of(tables.existing(layout.changes), partial(changes_by_key, schema=schema, shard=shard)),
+        _CHANGES: Source.of(batch_context.changes, partial(changes_by_key, schema=schema, shard=shard)),
         _STORED: Source.of(tables.existing(layout.history), partial(of_shard, shard=shard), to_write=True),
     }
     reports = by_key(tables, sources, key_schema(schema), rule)
@@ -434,17 +416,13 @@ class TableWriter:
     def sweepable(self) -> tuple[int, int]:
         """Number of live rows of older generations, and of all live rows of the replica."""
         context, schema = self.batch_context, self.batch_context.table_schema
-        replica = Source.of(self._replica, columns=sweep.needed(schema))
+        replica = Source.of(context.replica, columns=sweep.needed(schema))
         live: Counter[int] = Counter()
         for counts in by_file(
             context.tables, replica, lambda _, rows: [*sweep.live_by_generation(rows, schema).items()]
         ):
             live.update(dict(counts))
         return sweep.sweepable(live, context.plan.generation, schema)
-
-    @property
-    def _replica(self) -> TableSnapshot:
-        return self.batch_context.tables.existing(self.batch_context.layout.replica)
 
     def sweep(self) -> MainCounts:
         """Remove rows of older generations, or mark them deleted."""
@@ -472,14 +450,23 @@ class TableWriter:
         context, schema = self.batch_context, self.batch_context.table_schema
         if not (schema.partial and schema.keys):
             return False
-        replica = Source.of(self._replica, columns=truncates.to_place(schema))
+        replica = Source.of(context.replica, columns=truncates.to_place(schema))
         return any(by_file(context.tables, replica, lambda _, rows: pc.any(after_truncates(rows, schema)).as_py()))
 
     def _write_again(self) -> None:
         context, path, schema = self.batch_context, self.batch_context.layout.replica, self.batch_context.table_schema
-        rule = _FoldAgain(schema, output_of(context.tables, path, schema.keys, context.transaction))
-        changes = Source.of(context.tables.existing(context.layout.changes), rule.changes)
-        replica = Source.of(self._replica, rule.stored, to_write=True)
+        output = context.output(path)
+
+        def earlier(rows: pa.Table) -> pa.Table:
+            return changes_by_key(rows.filter(pc.invert(is_of_batch(rows, schema.batch_id))), schema)
+
+        def rule(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+            stored = matches_of(rows[REPLICA])
+            outcome = folded_again(as_events(rows[_CHANGES], schema), stored.rows, schema)
+            return output.report_of(storage, stored, outcome)
+
+        changes = Source.of(context.changes, earlier)
+        replica = Source.of(context.replica, lambda rows: rows.filter(after_truncates(rows, schema)), to_write=True)
         sources = {_CHANGES: changes, REPLICA: replica}
         reports = by_key(context.tables, sources, key_schema(schema), rule)
         counts = MainCounts(updated=sum(report["rows"] for report in reports))
@@ -490,13 +477,13 @@ class TableWriter:
         context, path = self.batch_context, self.batch_context.layout.replica
         schema = context.table_schema
         if not context.has_made(path, step):
-            output = output_of(context.tables, path, schema.keys, context.transaction)
+            output = context.output(path)
 
             def rule(storage: Storage, rows: pa.Table) -> tuple[dict[str, Any], int]:
                 outcome = removed(rows, schema)
                 return output.report(storage, outcome.instead, outcome.rows, outcome.rows), outcome.live
 
-            replica = Source.of(self._replica, to_write=True)
+            replica = Source.of(context.replica, to_write=True)
             made = by_file(context.tables, replica, rule)
             metric = "numUpdatedRows" if sweep.marks(schema) else "numDeletedRows"
             counts = {metric: sum(live for _, live in made)}
@@ -516,27 +503,6 @@ def _swept(replica: pa.Table, schema: TableSchema, generation: int) -> Truncated
     """Rows of older generations."""
     old = replica.filter(sweep.vanishing(replica, generation, schema))
     return Truncated(rows=old, instead=sweep.instead(old, schema), live=old.num_rows)
-
-
-@dataclass(frozen=True)
-class _FoldAgain:
-    """Writes rows after a truncate that their changes fold otherwise since; sent to tasks."""
-
-    schema: TableSchema
-    output: Output
-
-    def changes(self, rows: pa.Table) -> pa.Table:
-        """Those of other batches."""
-        earlier = rows.filter(pc.invert(is_of_batch(rows, self.schema.batch_id)))
-        return changes_by_key(earlier, self.schema)
-
-    def stored(self, rows: pa.Table) -> pa.Table:
-        return rows.filter(after_truncates(rows, self.schema))
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        stored = matches_of(rows[REPLICA])
-        outcome = folded_again(as_events(rows[_CHANGES], self.schema), stored.rows, self.schema)
-        return self.output.report_of(storage, stored, outcome)
 
 
 def keys_shared(tables: Tables, path: str, keys: Sequence[str]) -> SharedKeys:

@@ -33,7 +33,7 @@ def test_a_key_of_partition_columns_alone(tmp_path: Path) -> None:
     keys = pa.table({"country": ["a b", "50%", "other"], "city": ["x", "x", "x"]})
     found = search(tables, FindRows(table=path, keys=keys, schema=snapshot.schema.arrow), snapshot.files)
     assert sorted(found.rows.column("v").to_pylist()) == ["1", "3"]
-    assert pc.sum(found.at.column("row")).as_py() == 0
+    assert pc.sum(found.at.column(AT_ROW)).as_py() == 0
     assert tables.read_files(snapshot, snapshot.files, ["country"]).num_rows == 4
 
 

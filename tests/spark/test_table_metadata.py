@@ -33,15 +33,15 @@ def test_snapshot_and_detail_agree(
     path = str(tmp_path / "t")
     tables = SparkTables(SPARK.for_table(), DeltaCommits(Storage()))
     tables.create(TableDefinition(path=path, columns=COLUMNS, properties={"user.team": "shop"}, **layout))
-    tables.sql(path, "ALTER TABLE {table} SET TBLPROPERTIES ('comment' = 'Orders')")
+    tables.alter(path, "SET TBLPROPERTIES ('comment' = 'Orders')")
 
     def metadata() -> dict[str, object]:
         return {
             "properties": tables.properties(path),
             "description": tables.description(path),
             "clustering": tables.clustering(path),
-            "features": sorted(tables._metadata(path)["features"]),
-            "partitions": tuple(tables._metadata(path)["partitionColumns"]),
+            "features": sorted(tables.metadata(path)["features"]),
+            "partitions": tuple(tables.metadata(path)["partitionColumns"]),
         }
 
     by_snapshot = metadata()

@@ -31,7 +31,7 @@ from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.truncates import MOST_KEPT
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.delta_tables import Tables, Write
-from spark_jobs.tables.file_rules import Output, output_of, written
+from spark_jobs.tables.file_rules import output_of, written
 from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
 
 _CHANGES = "changes"
@@ -289,15 +289,10 @@ def make(
     tables.create(definition)
     output = replace(output_of(tables, path, rule.schema.keys, tables.moment * 1000), keys=None)
     source = Source.of(tables.existing(changes), rule.changes)
-    files, rows = written(by_key(tables, {_CHANGES: source}, key_schema(rule.schema), _Make(rule, output)))
+
+    def made(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+        return output.report(storage, rule.rows(rows[_CHANGES]))
+
+    files, rows = written(by_key(tables, {_CHANGES: source}, key_schema(rule.schema), made))
     tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
     return rows
-
-
-@dataclass(frozen=True)
-class _Make:
-    rule: CutRule
-    output: Output
-
-    def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        return self.output.report(storage, self.rule.rows(rows[_CHANGES]))

@@ -35,7 +35,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     replica = context.layout.replica
     columns = context.tables.data_columns(replica) if context.tables.exists(replica) else ()
     types = {column.name: str(column.type) for column in columns}
-    register = ErasureRegister.of(run.runtime.storage, run.layout, run.spec)
+    register = ErasureRegister(run.runtime.storage, run.layout.erased, run.spec)
     erased = register.keys()
     for reason, remedy in _reasons_against(run, ledger, types, erased):
         what = f"{run.spec.table}: {reason}, which a plain job does not know"

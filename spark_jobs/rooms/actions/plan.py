@@ -104,7 +104,7 @@ def _described(run: TableRun, batches: Iterable[tuple[BatchPlan, bool]]) -> list
             "mode": plan.mode,
             "generation": plan.generation,
             "files": [f.path for f in plan.files],
-            "bytes": sum(f.size for f in plan.files),
+            "bytes": plan.size,
             "sweep": plan.sweep,
             "resumed": resumed,
         }

@@ -664,7 +664,7 @@ def with_files_of(run: TableRun, ledger: Ledger, landed: LandingRange) -> Discov
     """
     require_undamaged(run)
     require_same_identity(run.spec, ledger.state)
-    known, unread = ledger.all_entries(), Ledger(run.runtime.storage, join(run.layout.state, "again"), set())
+    known, unread = ledger.all_entries(), Ledger(run.runtime.storage, join(run.layout.state, "again"))
     there, found = run.discover(unread, wait="idle"), run.discover(ledger, wait="idle")
     if young := sorted({*there.unsettled, *found.unsettled}):
         what = f"{run.spec.table}: {len(young)} files may still be written, e.g. {young[0]}; the tables are unchanged"
