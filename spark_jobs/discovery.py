@@ -165,9 +165,8 @@ def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: boo
     if _generations(place) != "one":
         discovery = with_overtaken(discovery, rows.values(), ledger.state.generation)
     # Where every run lists in full, the ledger's record of it is made once a day.
-    is_kept = (
-        scope.is_full and not discovery.unsettled and (full or is_listing_due(ledger.state.listed_in_full_at, now))
-    )
+    is_due = full or is_listing_due(ledger.state.listed_in_full_at, now)
+    is_kept = is_due and scope.is_full and not discovery.unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
     is_blank = is_expected and landed.listed == 0
