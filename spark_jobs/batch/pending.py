@@ -317,9 +317,10 @@ def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: Run
         (
             *notices.of_unsettled(discovery.unsettled),
             *notices.of_sweep(run.spec.table, standing, ledger.state, discovery),
+            *notices.of_held_truncate(discovery, run.spec),
+            *notices.of_given_up(run.spec.table, ledger),
         )
     )
-    totals.warn((*notices.of_held_truncate(discovery, run.spec), *notices.of_given_up(run.spec.table, ledger)))
     totals.wait(_not_applied(ledger, discovery, standing))
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
 

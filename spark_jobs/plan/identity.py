@@ -127,9 +127,8 @@ def retyped_masks(spec: TableSpec, state: TableState) -> frozenset[str]:
 def _require_same_selection(spec: TableSpec, state: TableState) -> None:
     table = spec.table
     old = "remove the old tables" if spec.shards else "old files go with `gddl maintain` after vacuum_retention"
-    retyped = retyped_masks(spec, state)
     for column, what in reselected_columns(spec, state).items():
-        repair = reload_of(spec) if column.lower() in retyped else rebuild_of(spec)
+        repair = reload_of(spec) if column.lower() in retyped_masks(spec, state) else rebuild_of(spec)
         remedy = f"restore the metadata row, or {repair}; {old}"
         if what == "mask":
             message = f"{table}: column {column!r} is stored under another mask, key or type than the job now has"
