@@ -187,7 +187,7 @@ def require_sound_tables(run: TableRun, context: Engine, ledger: Ledger) -> tupl
     """
     require_no_other_table(context, ledger)
     if ledger.plan() is None or ledger.state.batch:
-        notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
+        notices.require_tables(run, ledger.state, changes_exist=has_tables(run, context, ledger.state))
     return require_own_tables(run, context, ledger)
 
 

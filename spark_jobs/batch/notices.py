@@ -57,6 +57,7 @@ from airflow_gddl.contract.layout import below, landing_root
 from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, PlannedFile, TableState, Truncate
@@ -586,22 +587,21 @@ def require_keyed(spec: TableSpec, state: TableState) -> None:
         raise FatalError(TABLE_WITHOUT_KEYS, what, remedy=remedy)
 
 
-def require_finished(title: str, ledger: Ledger, state_path: str, *, then: str) -> None:
+def require_finished(run: TableRun, ledger: Ledger, *, then: str) -> None:
     """Refuse to work on a table, or on one of its sources, with a batch that is not finished.
 
     Args:
-        title: of the table or source.
         then: what to do again after a run.
 
     Raises:
         FatalError: `BATCH_UNFINISHED`.
     """
     if ledger.plan() is not None:
-        what, remedy = f"{title} has a batch that is not finished", f"run the table first, then {then}"
-        raise FatalError(BATCH_UNFINISHED, what, where=state_path, remedy=remedy)
+        what, remedy = f"{run.title} has a batch that is not finished", f"run the table first, then {then}"
+        raise FatalError(BATCH_UNFINISHED, what, where=run.layout.state, remedy=remedy)
 
 
-def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, state_path: str) -> None:
+def require_tables(run: TableRun, state: TableState, *, changes_exist: bool) -> None:
     """Refuse to run where ledger and tables don't belong together: the one would make the other skip or repeat.
 
     Raises:
@@ -614,5 +614,5 @@ def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, stat
         code, lost = TABLES_MISSING, "tables"
     else:
         return
-    remedy = f"restore the {lost}, or {rebuild_of(spec)}"
-    raise FatalError(code, f"{spec.table}: {what}", where=state_path, remedy=remedy)
+    remedy = f"restore the {lost}, or {rebuild_of(run.spec)}"
+    raise FatalError(code, f"{run.spec.table}: {what}", where=run.layout.state, remedy=remedy)
