@@ -176,7 +176,7 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     if ledger.plan() is None:
         notices.require_generations(table.discovery, run.spec.table)
         notices.require_same_landing(run.spec, table.discovery.waiting, ledger, run.layout.landing)
-    table.note(notices.of_discovery(table.discovery, run.layout.landing, run.dialect))
+    table.note(notices.of_discovery(run, table.discovery))
 
 
 def require_sound_tables(run: TableRun, context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:

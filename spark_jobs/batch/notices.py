@@ -64,7 +64,7 @@ from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, PlannedFile, Tab
 from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
-from spark_jobs.rooms.dialects.protocol import Dialect, Unreadable
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.evaluate import Tally
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.truncates import are_applied, unknown_truncates
@@ -74,13 +74,13 @@ _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
 """A file in a folder below the table's."""
 
 
-def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> Warnings:
+def of_discovery(run: TableRun, discovery: Discovery) -> Warnings:
     """Warnings about a missing or large folder, ignored or rewritten files, and times of full loads.
 
     A missing folder is none where the row says what it means, and the landing root is there.
     """
-    ignored = f"files with names that {dialect.title} doesn't give were left alone"
-    if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
+    ignored = f"files with names that {run.dialect.title} doesn't give were left alone"
+    if run.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
         ignored += "; if each folder is an export of the whole table, write mode: snapshots"
     refused = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
     large = (
@@ -94,20 +94,21 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> Warnin
     )
     rewritten = "change files were written again: their later version counts, and rows that are missing from it stay"
     return (
-        *_of_missing(discovery, landing, dialect),
+        *_of_missing(run, discovery),
         *(RunWarning(code=code, message=text, count=count, sample=some) for code, text, count, some in noted if count),
         *_of_paths(FILE_REWRITTEN, rewritten, [file.path for file in discovery.waiting if file.corrects]),
         *of_generations(discovery.inference),
-        *_of_later_loads(discovery, dialect.spec.table),
-        *_of_touched(discovery, dialect.spec.table),
+        *_of_later_loads(discovery, run.spec.table),
+        *_of_touched(discovery, run.spec.table),
     )
 
 
-def _of_missing(discovery: Discovery, landing: str, dialect: Dialect) -> Warnings:
+def _of_missing(run: TableRun, discovery: Discovery) -> Warnings:
+    landing = run.layout.landing
     if discovery.root_missing:
         message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
         return (RunWarning(code=FOLDER_MISSING, message=message),)
-    if discovery.folder_missing and dialect.options.missing_folder == "report":
+    if discovery.folder_missing and run.dialect.options.missing_folder == "report":
         return (of_missing_folder(landing, discovery.folders_there),)
     return ()
 

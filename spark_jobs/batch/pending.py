@@ -218,10 +218,10 @@ def drop(context: Engine, plan: BatchPlan, ledger: Ledger) -> None:
     ledger.drop_plan()
 
 
-def withdraw(context: Engine, plan: BatchPlan, ledger: Ledger) -> None:
+def withdraw(table: TableSession, plan: BatchPlan) -> None:
     """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
-    if not context.has_appended(plan):
-        drop(context, plan, ledger)
+    if not table.context.has_appended(plan):
+        drop(table.context, plan, table.ledger)
 
 
 def can_let_go(context: Engine, plan: BatchPlan) -> bool:
@@ -289,7 +289,7 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
         return seen, True
     if discovery.root_missing and source_of(run.spec) is None:  # a job makes the folder of a source that it reads
         raise notices.missing_root(run.spec.table, run.layout.landing)
-    totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
+    totals.warn(notices.of_discovery(run, discovery))
     report_left(run, ledger, discovery, totals)
     if run.job.options.full_listing:  # requested by a user
         totals.warn(warnings_of(foreign_commits(run, ledger)))

@@ -463,14 +463,11 @@ class LandingRange:
         Raises:
             FatalError: `OPTION_INVALID`.
         """
-        if not isinstance(reload := options.load, Reload):
+        reload = options.load
+        if not isinstance(reload, Reload) or not (reload.landed_since or reload.landed_until):
             return None
-        given = {"landed_since": reload.landed_since, "landed_until": reload.landed_until}
-        texts = {name: _moment(name, text) if text else None for name, text in given.items()}
-        since, until = texts["landed_since"], texts["landed_until"]
-        if since is None and until is None:
-            return None
-        if since is not None and until is not None and moment_of(since) >= moment_of(until):
+        since, until = _moment("landed_since", reload.landed_since), _moment("landed_until", reload.landed_until)
+        if since and until and moment_of(since) >= moment_of(until):
             what = f"a reload of a time from {since} to {until}"
             raise FatalError(OPTION_INVALID, what, remedy="let the time end after it begins")
         return cls(since=since, until=until)
@@ -485,9 +482,9 @@ class LandingRange:
         return f"from {self.since or 'the first file'} to {self.until or 'the last'}"
 
 
-def _moment(name: str, text: str) -> str:
+def _moment(name: str, text: str | None) -> str | None:
     try:
-        return moment_of(text).isoformat()
+        return moment_of(text).isoformat() if text else None
     except ValueError as error:
         remedy = "write ISO 8601, e.g. 2026-01-31T00:00:00Z"
         raise FatalError(OPTION_INVALID, f"{name} {text!r} is not a moment", remedy=remedy) from error
