@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from airflow_gddl.contract.codes import FILE_STREAM_FAILED
@@ -313,7 +314,7 @@ class _Scope:
     since: str = ""
     times: FileTimes = BY_NAME
 
-    @property
+    @cached_property
     def is_full(self) -> bool:
         return not self.since
 

@@ -213,7 +213,8 @@ def end(table: TableSession) -> None:
     Raises:
         FatalError: as `notices.require_whole_load`.
     """
-    table.note(notices.of_misplaced(table.spec, table.state))
+    if table.state.misplaced:
+        table.note(notices.of_misplaced(table.spec, table.state))
     report_left(table.run, table.ledger, table.discovery, table.totals)
     if not table.discovery.waiting:
         notices.require_whole_load(table.spec.table, table.ledger, table.discovery.unread_loads)

@@ -112,7 +112,7 @@ def _expressions(field: str, names: Iterable[str]) -> Iterator[SpecProblem]:
 
 def check_partitions(spec: TableSpec) -> Iterator[SpecProblem]:
     """Columns of `partition_by`, as far as they can be checked without data; see
-    `schema_evolution.require_partitions`."""
+    `schema_evolution.require_layout`."""
     path: FieldPath = ("partition_by",)
     if spec.partition_by and spec.cluster_by:
         message = "Delta clusters no table that has partitions"

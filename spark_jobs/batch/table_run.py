@@ -142,7 +142,7 @@ class TableRun:
         return "one" if self.in_one_task else "many"
 
     def context(self, work: int | None = None) -> Engine:
-        """Its tables, where its tier works on them; `work`: as `SparkSource.for_table`."""
+        """Its tables, where its tier works on them; `work`: as `LazySpark.for_table`."""
         if self.in_one_task:
             is_shared = self.spec.shards or self.shard  # by sources that write the tables during the run
             return self._in_one_task(self._new_tables() if is_shared else self._own_tables)
@@ -241,7 +241,7 @@ class TableRun:
         layout = self.layout.of_shard(self.job.roots, self.spec, shard)
         return replace(self, shard=shard, spec=self.spec.of_shard(shard), layout_override=layout)
 
-    @property
+    @cached_property
     def place(self) -> LandingLocation:
         return self._place("never")
 
@@ -306,7 +306,7 @@ class TableRun:
 
     @property
     def _state_of_table(self) -> str:
-        """Of the table as a whole, also for a shard and for shadow tables."""
+        """State folder of the table as a whole, also for a shard and for shadow tables."""
         return Layout.of(self.job.roots, self.spec).state
 
     @property

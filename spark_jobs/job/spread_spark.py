@@ -369,21 +369,15 @@ def _run_tasks(
         once, job, place=place_of(session), stopped_by=partial(_noted_signal, note),
         observe=print_step if steps else silent,
     )  # fmt: skip
-    rows = map_in_arrow(numbers, _task(dealt, one), "table string, result binary").collect()
-    return [(row["table"], bytes(row["result"])) for row in rows]
 
-
-def _task(
-    dealt: Sequence[bytes], one: Callable[[TableSpec], TaskOutcome]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for slot in batch.column("id").to_pylist():
                 for spec in codec.from_json(tuple[TableSpec, ...], zlib.decompress(dealt[slot]).decode()):
-                    result = to_bytes(one(spec))
-                    yield pa.RecordBatch.from_pydict({"table": [spec.table], "result": [result]})
+                    yield pa.RecordBatch.from_pydict({"table": [spec.table], "result": [to_bytes(one(spec))]})
 
-    return work
+    rows = map_in_arrow(numbers, work, "table string, result binary").collect()
+    return [(row["table"], bytes(row["result"])) for row in rows]
 
 
 def once(

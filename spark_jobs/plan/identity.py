@@ -47,9 +47,10 @@ def _built_with(field: str, state: TableState) -> tuple[bool, Any]:
 
 
 def _changed(field: str, spec: TableSpec, before: Any, now: Any) -> FatalError:
-    """
+    """The error of a field by which the tables were built otherwise.
+
     Args:
-        before: what the tables were built with; of `rename` the columns that came into others.
+        before: what they were built with; of `rename` the columns that came into others.
     """
     if field == "mode":
         what = f"the tables were built from {before}, the metadata says mode: {now}"
@@ -65,7 +66,7 @@ def _changed(field: str, spec: TableSpec, before: Any, now: Any) -> FatalError:
         )
         what = f"the tables were built with {field} [{was}], the metadata says [{says}]"
     built = {**BUILT_FIELDS, **COLUMN_FIELDS}[field]
-    repair = reload_of(spec) if built.repair(before) == "reload" else rebuild_of(spec)
+    repair = rebuild_of(spec) if built.repair(before) == "rebuild" else reload_of(spec)
     remedy = f"restore {field}, or {rebuild_command(spec) if field == 'partition_by' else repair}"
     return FatalError(built.code, f"{spec.table}: {what}", remedy=remedy)
 
