@@ -212,7 +212,11 @@ def find(
     planned = tuple(_in_order(waiting, reload, openings))
     return Discovery(
         waiting=planned,
-        touched=_touched(comparisons, paths),
+        touched={
+            item.file.path: (item.fingerprint, item.file.etag)
+            for item in comparisons
+            if item.touched_only and item.file.path not in paths
+        },
         missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
         older_loads=_older_loads(resting, planned, state),
         unreadable_loads=tuple(item.file.path for item in resting if not item.was_read),
@@ -243,12 +247,6 @@ def _older_loads(resting: Iterable[_Compared], planned: Collection[PlannedFile],
     newest = max([state.generation, *(file.generation for file in planned)])
     read = (item.file.path for item in resting if item.was_read and item.generation < newest)
     return (*read, *(file.path for file in planned if file.kind == "load" and file.generation < newest))
-
-
-def _touched(comparisons: Iterable[_Compared], waiting: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Files that do not wait and whose etag alone changed; see `Discovery.touched`."""
-    touched = (item for item in comparisons if item.touched_only and item.file.path not in waiting)
-    return {item.file.path: (item.fingerprint, item.file.etag) for item in touched}
 
 
 def with_overtaken(discovery: Discovery, rows: Iterable[FileEntry], generation: int) -> Discovery:
