@@ -142,7 +142,9 @@ class TaskResultStore:
         """Paths of what tasks wrote, by the names of the tables' results."""
         paths: dict[str, list[str]] = {result_name(spec.table): [] for spec in specs}
         for item in self.storage.list(self.folder):
-            paths.get(_result_name(item.path), []).append(item.path)
+            # A result, its notes `….begun-1`, and `.….tmp` of either.
+            stem, end, _ = item.path.rpartition("/")[2].removeprefix(".").partition(".json")
+            paths.get(stem + end, []).append(item.path)
         return paths
 
     def _note(self, spec: TableSpec, number: int) -> str:
@@ -150,12 +152,6 @@ class TaskResultStore:
 
     def _path(self, table: str) -> str:
         return join(self.folder, result_name(table))
-
-
-def _result_name(path: str) -> str:
-    """Name of the result to which an object belongs: the result, its notes `….begun-1`, and `.….tmp` of either."""
-    stem, end, _ = path.rpartition("/")[2].removeprefix(".").partition(".json")
-    return stem + end
 
 
 if TYPE_CHECKING:

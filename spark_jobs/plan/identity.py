@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from airflow_gddl.contract.codes import COLUMNS_CHANGED, MASK_CHANGED
@@ -11,7 +12,7 @@ from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, renamed_names, value_of
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.applied_settings import AppliedSettings, is_mark, typed_masks_of
+from spark_jobs.plan.applied_settings import AppliedSettings, columns_of_schemas, typed_masks_of
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import rebuild_command, rebuild_of, reload_of
 from spark_jobs.plan.table_schema import select_columns
@@ -90,7 +91,7 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     before, retyped = state.applied, retyped_masks(spec, state)
     if before is None or (_selected(spec) == _selected(before) and not retyped):
         return {}
-    names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema if not is_mark(name)))
+    names = tuple(dict.fromkeys(chain(*columns_of_schemas(state.schemas))))
     earlier = replace(spec, columns=before.columns, exclude_columns=before.exclude_columns, mask=before.mask)
     was, now = (select_columns(names, row, stored=True) for row in (earlier, spec))
     reselected = {name: "columns" for name in was.kept if name not in now.kept}
@@ -146,7 +147,7 @@ def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
     before = {} if state.applied is None else state.applied.rename
     if before == spec.rename:
         return ()
-    stored = {landed_name(name).lower() for schema in state.schemas for name in schema if not is_mark(name)}
+    stored = {landed_name(name).lower() for name in chain(*columns_of_schemas(state.schemas))}
     moved, former = renamed_names(before, spec.rename), {clean_name(name).lower() for name in before}
     return tuple(sorted(n for n in moved if n in former or landed_name(n).lower() in stored))
 
