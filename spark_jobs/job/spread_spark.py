@@ -382,7 +382,7 @@ def once(
     """Run a table in a task, unless another task of this job has run it or is running it; then return its result.
 
     Args:
-        place: see `SparkSource`; the others are as in `Runtime`.
+        place: see `LazySpark`; the others are as in `Runtime`.
     """
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]

@@ -199,7 +199,7 @@ def _failed(table: str, code: str) -> JobResult:
 
 @dataclass
 class Files:
-    """A `FileStream` that tells what the world says."""
+    """`Streams` that tell what the world says."""
 
     world: World
 
