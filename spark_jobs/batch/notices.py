@@ -220,24 +220,28 @@ def require_generations(discovery: Discovery, table: str) -> None:
         FatalError: `GENERATIONS_UNKNOWN`; as `require_known_generations`.
     """
     require_known_generations(discovery.inference, table)
+    reload = f"run `gddl reload --from-files --table {table}`"
     if discovery.unplaced_loads:
-        raise FatalError(
-            GENERATIONS_UNKNOWN,
-            f"{table}: the files of its full load are gone, and {discovery.unplaced_loads[0]} has come: without keys "
-            "nothing tells whether it is the rest of that load or a new one; nothing was written",
-            where=table,
-            remedy=f"if the source was loaded again, run `gddl reload --from-files --table {table}`, which makes the "
-            "table of the files that are there; else write `generations: one` into the metadata row",
+        what = (
+            f"the files of its full load are gone, and {discovery.unplaced_loads[0]} has come: without keys nothing "
+            "tells whether it is the rest of that load or a new one"
         )
-    if (late := discovery.overtaken) is not None:
-        raise FatalError(
-            GENERATIONS_UNKNOWN,
-            f"{table}: {late.changes} change files that were ingested before a load file came are newer than it, "
-            f"e.g. {late.change} than {late.load}: the load would undo them; nothing was written",
-            where=table,
-            remedy=f"run `gddl reload --from-files --table {table}`, which puts all files in order; or write "
-            "`generations: one` into the metadata row if the load has these changes",
+        remedy = (
+            f"if the source was loaded again, {reload}, which makes the table of the files that are there; else write "
+            "`generations: one` into the metadata row"
         )
+    elif (late := discovery.overtaken) is not None:
+        what = (
+            f"{late.changes} change files that were ingested before a load file came are newer than it, "
+            f"e.g. {late.change} than {late.load}: the load would undo them"
+        )
+        remedy = (
+            f"{reload}, which puts all files in order; or write `generations: one` into the metadata row if the load "
+            "has these changes"
+        )
+    else:
+        return
+    raise FatalError(GENERATIONS_UNKNOWN, f"{table}: {what}; nothing was written", where=table, remedy=remedy)
 
 
 def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], ledger: Ledger, landing: str) -> None:

@@ -212,19 +212,12 @@ def require_no_other_table(context: Engine, ledger: Ledger) -> None:
         return
     if not context.stored.is_ours(path):
         table = context.spec.table
+        what = "there is a Delta table that another job has made"
+        remedy = f"`gddl adopt --table {table}` takes it over as it is; or move it away, or name another `target`"
         if is_known:
-            raise FatalError(
-                TABLE_NOT_OURS,
-                f"{table}: the Delta table is of another job, and the ledger of another table; nothing was written",
-                where=path,
-                remedy=f"restore our tables; or delete {context.layout.state}, then `gddl adopt --table {table}`",
-            )
-        raise FatalError(
-            TABLE_NOT_OURS,
-            f"{table}: there is a Delta table that another job has made; nothing was written",
-            where=path,
-            remedy=f"`gddl adopt --table {table}` takes it over as it is; or move it away, or name another `target`",
-        )
+            what = "the Delta table is of another job, and the ledger of another table"
+            remedy = f"restore our tables; or delete {context.layout.state}, then `gddl adopt --table {table}`"
+        raise FatalError(TABLE_NOT_OURS, f"{table}: {what}; nothing was written", where=path, remedy=remedy)
 
 
 def require_own_tables(run: TableRun, context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.actions import HandleErrors, Load
 from airflow_gddl.contract.codes import CAST_FAILED
-from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.sources import source_of
 from spark_jobs.batch import notices
@@ -135,9 +134,7 @@ def replays(run: TableRun) -> bool:
 
 def replays_first_load(run: TableRun, ledger: Ledger) -> bool:
     """Whether a replay has to be a usual run: there is no table yet, since files of its first load were unreadable."""
-    codes = run.replayed_codes
-    chosen = not codes or any(code.startswith(OF_FILES) for code in codes)
-    return replays(run) and chosen and bool(notices.unread_first_load(ledger))
+    return replays(run) and run.replays_files and bool(notices.unread_first_load(ledger))
 
 
 def releases(run: TableRun) -> bool:

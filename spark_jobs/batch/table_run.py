@@ -284,14 +284,19 @@ class TableRun:
         return asked.codes if isinstance(asked, HandleErrors) else ()
 
     @property
+    def replays_files(self) -> bool:
+        """Whether a replay takes files that could not be read."""
+        codes = self.replayed_codes
+        return not codes or any(code.startswith(OF_FILES) for code in codes)
+
+    @property
     def source_connection(self) -> str:
         """Name of the connection to the source: the action's, else the row's; empty: neither has one."""
         return self.job.options.source_connection or self.dialect.options.verify_connection or ""
 
     def discover_unread(self, ledger: Ledger) -> Discovery:
         """Files to read again, of which a user replays the quarantine."""
-        codes = self.replayed_codes
-        if codes and not any(code.startswith(OF_FILES) for code in codes):
+        if not self.replays_files:
             return Discovery()
         return discover_unread(self._place("idle"), ledger, self.runtime.clock())
 

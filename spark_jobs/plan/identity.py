@@ -132,11 +132,10 @@ def _require_same_selection(spec: TableSpec, state: TableState) -> None:
     for column, what in reselected_columns(spec, state).items():
         repair = reload_of(spec) if column.lower() in retyped_masks(spec, state) else rebuild_of(spec)
         remedy = f"restore the metadata row, or {repair}; {old}"
-        if what == "mask":
-            message = f"{table}: column {column!r} is stored under another mask, key or type than the job now has"
-            raise FatalError(MASK_CHANGED, message, remedy=remedy)
-        message = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
-        raise FatalError(COLUMNS_CHANGED, message, remedy=remedy)
+        code, said = MASK_CHANGED, "is stored under another mask, key or type than the job now has"
+        if what != "mask":
+            code, said = COLUMNS_CHANGED, "is stored, and the metadata now keeps it out of the lake"
+        raise FatalError(code, f"{table}: column {column!r} {said}", remedy=remedy)
 
 
 def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
