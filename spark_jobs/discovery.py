@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from airflow_gddl.contract.codes import FILE_STREAM_FAILED
@@ -165,9 +166,8 @@ def discover(place: LandingLocation, ledger: Ledger, now: datetime, *, full: boo
     if _generations(place) != "one":
         discovery = with_overtaken(discovery, rows.values(), ledger.state.generation)
     # Where every run lists in full, the ledger's record of it is made once a day.
-    is_kept = (
-        scope.is_full and not discovery.unsettled and (full or is_listing_due(ledger.state.listed_in_full_at, now))
-    )
+    is_due = full or is_listing_due(ledger.state.listed_in_full_at, now)
+    is_kept = is_due and scope.is_full and not discovery.unsettled
     # Change files of snapshots are removed when they were ingested; their capture reports missing folders.
     is_expected = place.dialect.spec.mode == "changes"
     is_blank = is_expected and landed.listed == 0
@@ -314,7 +314,7 @@ class _Scope:
     since: str = ""
     times: FileTimes = BY_NAME
 
-    @property
+    @cached_property
     def is_full(self) -> bool:
         return not self.since
 
@@ -609,13 +609,10 @@ def drain(
     except Exception as error:
         if errors:
             raise errors[0] from None
-        what = f"Spark's stream of {source.format} fails: {_first_line(error)}"
+        text = (str(error).strip() or type(error).__name__).partition("\n")[0][:500]
+        what = f"Spark's stream of {source.format} fails: {text}"
         remedy = "files are found by listing until then; see the job's log, or remove the folder, which is safe"
         raise RetriableError(FILE_STREAM_FAILED, what, where=checkpoint, remedy=remedy) from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).partition("\n")[0][:500]
 
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/*|/+", re.IGNORECASE)
@@ -638,7 +635,9 @@ def discover_notified(place: LandingLocation, ledger: Ledger, now: datetime, new
     """
     keep(place, ledger)
     notified = {_below(place.landing, file.path): file for file in news}
-    known = _known(place, ledger, notified)
+    rows = ledger.entries()
+    is_old = any(_may_be_archived(place, ledger, path) for path in notified if path not in rows)
+    known = ledger.all_entries() if is_old else rows
     new = sorted(path for path, file in notified.items() if not _is_known(file, known.get(path)))
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="notified") as pool:
         stored = list(filter(None, pool.map(lambda path: place.storage.stat(path, place.bounds), new)))
@@ -665,13 +664,6 @@ def _below(landing: str, path: str) -> str:
 def _without_scheme(path: str) -> str:
     match = _SCHEME.match(path)
     return path[match.end() :] if match else path
-
-
-def _known(place: LandingLocation, ledger: Ledger, paths: Iterable[str]) -> Mapping[str, FileEntry]:
-    """Rows of the ledger, and of its archives where a file is that old."""
-    rows = ledger.entries()
-    is_old = any(_may_be_archived(place, ledger, path) for path in paths if path not in rows)
-    return ledger.all_entries() if is_old else rows
 
 
 def _is_known(file: NotifiedFile, row: FileEntry | None) -> bool:

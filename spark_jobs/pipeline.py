@@ -179,7 +179,7 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     if ledger.plan() is None:
         notices.require_generations(table.discovery, run.spec.table)
         notices.require_same_landing(run.spec, table.discovery.waiting, ledger, run.layout.landing)
-    table.note(notices.of_discovery(table.discovery, run.layout.landing, run.dialect))
+    table.note(notices.of_discovery(run, table.discovery))
 
 
 def require_sound_tables(run: TableRun, context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:
@@ -190,7 +190,7 @@ def require_sound_tables(run: TableRun, context: Engine, ledger: Ledger) -> tupl
     """
     require_no_other_table(context, ledger)
     if ledger.plan() is None or ledger.state.batch:
-        notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), context.layout.state)
+        notices.require_tables(run, ledger.state, changes_exist=has_tables(run, context, ledger.state))
     return require_own_tables(run, context, ledger)
 
 
@@ -216,7 +216,8 @@ def end(table: TableSession) -> None:
     Raises:
         FatalError: as `notices.require_whole_load`.
     """
-    table.note(notices.of_misplaced(table.spec, table.state))
+    if table.state.misplaced:
+        table.note(notices.of_misplaced(table.spec, table.state))
     report_left(table.run, table.ledger, table.discovery, table.totals)
     if not table.discovery.waiting:
         notices.require_whole_load(table.spec.table, table.ledger, table.discovery.unread_loads)

@@ -475,13 +475,14 @@ class SourceComparison:
             seen = SeenDifferences(
                 rows=_plain(hashes), source_time=iso(found.looked_at), at=iso(self.now), window=window
             )
-            earlier = before.get(mark_of(key))
+            mark = mark_of(key)
+            earlier = before.get(mark)
             if earlier is not None and earlier.rows == seen.rows:
                 seen = earlier
             if self._has_settled(seen):
                 settled.add(key)
             if len(now) < _MOST_REMEMBERED:
-                now[mark_of(key)] = seen
+                now[mark] = seen
         since = starts[0] if starts else ""
         older = {mark: seen for mark, seen in before.items() if mark not in now and "" < seen.window < since}
         now |= dict(list(older.items())[: max(0, _MOST_REMEMBERED - len(now))])

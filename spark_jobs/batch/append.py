@@ -101,7 +101,7 @@ def with_decision(plan: BatchPlan, schema: BatchSchema, state: TableState) -> Ba
         changes |= {"sequence_by": ordered.sequence, "sequence_type": ordered.sequence_type}
     if schema.snapshots != state.snapshots:
         generation = generation_after(schema.snapshots, plan.generation)
-        changes |= {"snapshots": schema.snapshots, "generation": generation}
+        plan = replace(plan, snapshots=schema.snapshots, generation=generation)
     if any(str(widening.after) == "string" for widening in schema.plan.widenings):
         changes["unlocks"] = True
     return replace(plan, **changes) if changes else plan

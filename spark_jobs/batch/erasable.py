@@ -26,5 +26,5 @@ def require_erasable(run: TableRun, context: Engine, ledger: Ledger) -> None:
     vacuum_hours(run.spec)
     plan = ledger.plan()
     if plan is not None and not can_let_go(context, plan):
-        notices.require_finished(run.title, ledger, run.layout.state, then="erase")
+        notices.require_finished(run, ledger, then="erase")
     context.erasures.require_salt()

@@ -57,13 +57,14 @@ from airflow_gddl.contract.layout import below, landing_root
 from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.generations import Inference
 from spark_jobs.plan.planned_batch import BatchPlan, HeldSweep, PlannedFile, TableState, Truncate
 from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.sweeps import SweepState, is_due_by_time, snapshot_of
 from spark_jobs.plan.waiting_files import Discovery
-from spark_jobs.rooms.dialects.protocol import Dialect, Unreadable
+from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.evaluate import Tally
 from spark_jobs.rules.figures import DecodedBatch, Figures
 from spark_jobs.rules.truncates import are_applied, unknown_truncates
@@ -73,13 +74,13 @@ _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
 """A file in a folder below the table's."""
 
 
-def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> Warnings:
+def of_discovery(run: TableRun, discovery: Discovery) -> Warnings:
     """Warnings about a missing or large folder, ignored or rewritten files, and times of full loads.
 
     A missing folder is none where the row says what it means, and the landing root is there.
     """
-    ignored = f"files with names that {dialect.title} doesn't give were left alone"
-    if dialect.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
+    ignored = f"files with names that {run.dialect.title} doesn't give were left alone"
+    if run.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
         ignored += "; if each folder is an export of the whole table, write mode: snapshots"
     refused = "files that must not be read were left alone: links that leave the landing root, names not in UTF-8"
     large = (
@@ -93,20 +94,21 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> Warnin
     )
     rewritten = "change files were written again: their later version counts, and rows that are missing from it stay"
     return (
-        *_of_missing(discovery, landing, dialect),
+        *_of_missing(run, discovery),
         *(RunWarning(code=code, message=text, count=count, sample=some) for code, text, count, some in noted if count),
         *_of_paths(FILE_REWRITTEN, rewritten, [file.path for file in discovery.waiting if file.corrects]),
         *of_generations(discovery.inference),
-        *_of_later_loads(discovery, dialect.spec.table),
-        *_of_touched(discovery, dialect.spec.table),
+        *_of_later_loads(discovery, run.spec.table),
+        *_of_touched(discovery, run.spec.table),
     )
 
 
-def _of_missing(discovery: Discovery, landing: str, dialect: Dialect) -> Warnings:
+def _of_missing(run: TableRun, discovery: Discovery) -> Warnings:
+    landing = run.layout.landing
     if discovery.root_missing:
         message = f"the landing root {landing_root(landing)} is missing; nothing was changed"
         return (RunWarning(code=FOLDER_MISSING, message=message),)
-    if discovery.folder_missing and dialect.options.missing_folder == "report":
+    if discovery.folder_missing and run.dialect.options.missing_folder == "report":
         return (of_missing_folder(landing, discovery.folders_there),)
     return ()
 
@@ -218,24 +220,28 @@ def require_generations(discovery: Discovery, table: str) -> None:
         FatalError: `GENERATIONS_UNKNOWN`; as `require_known_generations`.
     """
     require_known_generations(discovery.inference, table)
+    reload = f"run `gddl reload --from-files --table {table}`"
     if discovery.unplaced_loads:
-        raise FatalError(
-            GENERATIONS_UNKNOWN,
-            f"{table}: the files of its full load are gone, and {discovery.unplaced_loads[0]} has come: without keys "
-            "nothing tells whether it is the rest of that load or a new one; nothing was written",
-            where=table,
-            remedy=f"if the source was loaded again, run `gddl reload --from-files --table {table}`, which makes the "
-            "table of the files that are there; else write `generations: one` into the metadata row",
+        what = (
+            f"the files of its full load are gone, and {discovery.unplaced_loads[0]} has come: without keys nothing "
+            "tells whether it is the rest of that load or a new one"
         )
-    if (late := discovery.overtaken) is not None:
-        raise FatalError(
-            GENERATIONS_UNKNOWN,
-            f"{table}: {late.changes} change files that were ingested before a load file came are newer than it, "
-            f"e.g. {late.change} than {late.load}: the load would undo them; nothing was written",
-            where=table,
-            remedy=f"run `gddl reload --from-files --table {table}`, which puts all files in order; or write "
-            "`generations: one` into the metadata row if the load has these changes",
+        remedy = (
+            f"if the source was loaded again, {reload}, which makes the table of the files that are there; else write "
+            "`generations: one` into the metadata row"
         )
+    elif (late := discovery.overtaken) is not None:
+        what = (
+            f"{late.changes} change files that were ingested before a load file came are newer than it, "
+            f"e.g. {late.change} than {late.load}: the load would undo them"
+        )
+        remedy = (
+            f"{reload}, which puts all files in order; or write `generations: one` into the metadata row if the load "
+            "has these changes"
+        )
+    else:
+        return
+    raise FatalError(GENERATIONS_UNKNOWN, f"{table}: {what}; nothing was written", where=table, remedy=remedy)
 
 
 def require_same_landing(spec: TableSpec, waiting: Iterable[PlannedFile], ledger: Ledger, landing: str) -> None:
@@ -586,22 +592,21 @@ def require_keyed(spec: TableSpec, state: TableState) -> None:
         raise FatalError(TABLE_WITHOUT_KEYS, what, remedy=remedy)
 
 
-def require_finished(title: str, ledger: Ledger, state_path: str, *, then: str) -> None:
+def require_finished(run: TableRun, ledger: Ledger, *, then: str) -> None:
     """Refuse to work on a table, or on one of its sources, with a batch that is not finished.
 
     Args:
-        title: of the table or source.
         then: what to do again after a run.
 
     Raises:
         FatalError: `BATCH_UNFINISHED`.
     """
     if ledger.plan() is not None:
-        what, remedy = f"{title} has a batch that is not finished", f"run the table first, then {then}"
-        raise FatalError(BATCH_UNFINISHED, what, where=state_path, remedy=remedy)
+        what, remedy = f"{run.title} has a batch that is not finished", f"run the table first, then {then}"
+        raise FatalError(BATCH_UNFINISHED, what, where=run.layout.state, remedy=remedy)
 
 
-def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, state_path: str) -> None:
+def require_tables(run: TableRun, state: TableState, *, changes_exist: bool) -> None:
     """Refuse to run where ledger and tables don't belong together: the one would make the other skip or repeat.
 
     Raises:
@@ -614,5 +619,5 @@ def require_tables(spec: TableSpec, state: TableState, changes_exist: bool, stat
         code, lost = TABLES_MISSING, "tables"
     else:
         return
-    remedy = f"restore the {lost}, or {rebuild_of(spec)}"
-    raise FatalError(code, f"{spec.table}: {what}", where=state_path, remedy=remedy)
+    remedy = f"restore the {lost}, or {rebuild_of(run.spec)}"
+    raise FatalError(code, f"{run.spec.table}: {what}", where=run.layout.state, remedy=remedy)

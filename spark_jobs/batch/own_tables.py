@@ -51,12 +51,12 @@ def versions_of(context: Engine, before: TableState | None = None) -> dict[str, 
         before: before a batch, which may not have read the log of the quarantine; None: all tables were made again.
     """
     tables, layout = context.tables, context.layout
-    errors = tables.known_log(layout.errors)
     versions = {name: tables.version(getattr(layout, name)) for name in _TABLES}
     if before is None:
         versions["errors"] = tables.version(layout.errors)
     else:
-        versions["errors"] = before.delta_versions.get("errors") if errors is None else errors.version
+        log = tables.known_log(layout.errors)
+        versions["errors"] = before.delta_versions.get("errors") if log is None else log.version
     return {name: version for name, version in versions.items() if version is not None}
 
 
@@ -67,9 +67,11 @@ def remember(context: Engine, ledger: Ledger, plan: BatchPlan) -> None:
     """
     if context.spec.shard:
         return
-    logs = {name: context.tables.known_log(getattr(context.layout, name)) for name in _TABLES}
-    stored = {name: log.to_json() for name, log in logs.items() if log is not None}
-    known: dict[str, Any] = {name: log for name, log in stored.items() if log is not None}
+    known: dict[str, Any] = {}
+    for name in _TABLES:
+        log = context.tables.known_log(getattr(context.layout, name))
+        if log is not None and (stored := log.to_json()) is not None:
+            known[name] = stored
     if known and not context.tables.exists(context.layout.errors):
         known["errors"] = None
     ledger.write_delta_logs(plan, known)
@@ -210,19 +212,12 @@ def require_no_other_table(context: Engine, ledger: Ledger) -> None:
         return
     if not context.stored.is_ours(path):
         table = context.spec.table
+        what = "there is a Delta table that another job has made"
+        remedy = f"`gddl adopt --table {table}` takes it over as it is; or move it away, or name another `target`"
         if is_known:
-            raise FatalError(
-                TABLE_NOT_OURS,
-                f"{table}: the Delta table is of another job, and the ledger of another table; nothing was written",
-                where=path,
-                remedy=f"restore our tables; or delete {context.layout.state}, then `gddl adopt --table {table}`",
-            )
-        raise FatalError(
-            TABLE_NOT_OURS,
-            f"{table}: there is a Delta table that another job has made; nothing was written",
-            where=path,
-            remedy=f"`gddl adopt --table {table}` takes it over as it is; or move it away, or name another `target`",
-        )
+            what = "the Delta table is of another job, and the ledger of another table"
+            remedy = f"restore our tables; or delete {context.layout.state}, then `gddl adopt --table {table}`"
+        raise FatalError(TABLE_NOT_OURS, f"{table}: {what}; nothing was written", where=path, remedy=remedy)
 
 
 def require_own_tables(run: TableRun, context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from airflow_gddl.contract.actions import HandleErrors, Load
 from airflow_gddl.contract.codes import CAST_FAILED
-from airflow_gddl.contract.errors import OF_FILES
 from airflow_gddl.contract.file_names import is_listing_due
 from airflow_gddl.contract.sources import source_of
 from spark_jobs.batch import notices
@@ -135,9 +134,7 @@ def replays(run: TableRun) -> bool:
 
 def replays_first_load(run: TableRun, ledger: Ledger) -> bool:
     """Whether a replay has to be a usual run: there is no table yet, since files of its first load were unreadable."""
-    codes = run.replayed_codes
-    chosen = not codes or any(code.startswith(OF_FILES) for code in codes)
-    return replays(run) and chosen and bool(notices.unread_first_load(ledger))
+    return replays(run) and run.replays_files and bool(notices.unread_first_load(ledger))
 
 
 def releases(run: TableRun) -> bool:
@@ -218,10 +215,10 @@ def drop(context: Engine, plan: BatchPlan, ledger: Ledger) -> None:
     ledger.drop_plan()
 
 
-def withdraw(context: Engine, plan: BatchPlan, ledger: Ledger) -> None:
+def withdraw(table: TableSession, plan: BatchPlan) -> None:
     """Drop a batch that can't be loaded, so that nothing waits for it, unless its changes are in the change table."""
-    if not context.has_appended(plan):
-        drop(context, plan, ledger)
+    if not table.context.has_appended(plan):
+        drop(table.context, plan, table.ledger)
 
 
 def can_let_go(context: Engine, plan: BatchPlan) -> bool:
@@ -289,7 +286,7 @@ def looked(run: TableRun, totals: RunTotals) -> tuple[PendingWork, bool]:
         return seen, True
     if discovery.root_missing and source_of(run.spec) is None:  # a job makes the folder of a source that it reads
         raise notices.missing_root(run.spec.table, run.layout.landing)
-    totals.warn(notices.of_discovery(discovery, run.layout.landing, run.dialect))
+    totals.warn(notices.of_discovery(run, discovery))
     report_left(run, ledger, discovery, totals)
     if run.job.options.full_listing:  # requested by a user
         totals.warn(warnings_of(foreign_commits(run, ledger)))
@@ -317,9 +314,10 @@ def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: Run
         (
             *notices.of_unsettled(discovery.unsettled),
             *notices.of_sweep(run.spec.table, standing, ledger.state, discovery),
+            *notices.of_held_truncate(discovery, run.spec),
+            *notices.of_given_up(run.spec.table, ledger),
         )
     )
-    totals.warn((*notices.of_held_truncate(discovery, run.spec), *notices.of_given_up(run.spec.table, ledger)))
     totals.wait(_not_applied(ledger, discovery, standing))
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
 

@@ -35,7 +35,7 @@ def read(table: TableSession, batch: Batch) -> Batch:
     plan, state = batch.plan, table.state
     work, unreadable = table.context.decode_files(plan, state)
     if waiting := tuple(u.file.path for u in unreadable if u.code == KEYS_UNKNOWN):
-        withdraw(table.context, plan, table.ledger)
+        withdraw(table, plan)
         return replace(batch, set_aside=waiting)
     table.note(notices.of_files(unreadable) if unreadable else ())
     bad_files = tuple(u for u in unreadable if u.code != FILE_VANISHED)
@@ -50,7 +50,7 @@ def read(table: TableSession, batch: Batch) -> Batch:
     held = held_truncate(table.spec, plan, decoded.figures, state) if decoded.figures.truncates else None
     if held is not None:
         work.discard()
-        withdraw(table.context, plan, table.ledger)
+        withdraw(table, plan)
         return replace(batch, held=held)
     _note(table, plan, decoded)
     _require_protected(table, decoded)
@@ -104,7 +104,7 @@ def _require_order(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) 
     try:
         require_same_order(table.spec.table, table.run.shard, (schema.sequence, schema.sequence_type), table.run.others)
     except FatalError:
-        withdraw(table.context, plan, table.ledger)
+        withdraw(table, plan)
         raise
 
 

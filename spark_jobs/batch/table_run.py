@@ -142,7 +142,7 @@ class TableRun:
         return "one" if self.in_one_task else "many"
 
     def context(self, work: int | None = None) -> Engine:
-        """Its tables, where its tier works on them; `work`: as `SparkSource.for_table`."""
+        """Its tables, where its tier works on them; `work`: as `LazySpark.for_table`."""
         if self.in_one_task:
             is_shared = self.spec.shards or self.shard  # by sources that write the tables during the run
             return self._in_one_task(self._new_tables() if is_shared else self._own_tables)
@@ -241,7 +241,7 @@ class TableRun:
         layout = self.layout.of_shard(self.job.roots, self.spec, shard)
         return replace(self, shard=shard, spec=self.spec.of_shard(shard), layout_override=layout)
 
-    @property
+    @cached_property
     def place(self) -> LandingLocation:
         return self._place("never")
 
@@ -284,14 +284,19 @@ class TableRun:
         return asked.codes if isinstance(asked, HandleErrors) else ()
 
     @property
+    def replays_files(self) -> bool:
+        """Whether a replay takes files that could not be read."""
+        codes = self.replayed_codes
+        return not codes or any(code.startswith(OF_FILES) for code in codes)
+
+    @property
     def source_connection(self) -> str:
         """Name of the connection to the source: the action's, else the row's; empty: neither has one."""
         return self.job.options.source_connection or self.dialect.options.verify_connection or ""
 
     def discover_unread(self, ledger: Ledger) -> Discovery:
         """Files to read again, of which a user replays the quarantine."""
-        codes = self.replayed_codes
-        if codes and not any(code.startswith(OF_FILES) for code in codes):
+        if not self.replays_files:
             return Discovery()
         return discover_unread(self._place("idle"), ledger, self.runtime.clock())
 
@@ -306,7 +311,7 @@ class TableRun:
 
     @property
     def _state_of_table(self) -> str:
-        """Of the table as a whole, also for a shard and for shadow tables."""
+        """State folder of the table as a whole, also for a shard and for shadow tables."""
         return Layout.of(self.job.roots, self.spec).state
 
     @property

@@ -168,25 +168,24 @@ def columns_of(schema: BatchSchema) -> tuple[ResultColumn, ...]:
     A column that the batch's files lack has its own name as its source, and is masked as the metadata says.
     """
     table = schema.table_schema
-    delivered = {column.name for column in table.data}
-    sources: dict[str, tuple[str, ...]] = dict.fromkeys(delivered, ())
+    sources: dict[str, dict[str, None]] = {}
     masked = set()
     for group in schema.groups:
         for action in group.plan.actions:
             if action.source is not None:
-                known = sources.get(action.target.name, ())
                 files = _in_files(action.source, table.spec)
-                sources[action.target.name] = tuple(dict.fromkeys((*known, *files)))
+                sources.setdefault(action.target.name, {}).update(dict.fromkeys(files))
                 masked |= {action.target.name} if action.source in group.masks else set()
-    absent = [name for name in delivered if not sources[name]]
-    sources |= {name: (name,) for name in absent}
+    absent = [column.name for column in table.data if not sources.get(column.name)]
+    sources |= {name: {name: None} for name in absent}
     masked |= set(select_columns(absent, table.spec, stored=True).masks)
     return tuple(
         ResultColumn(
-            name=column.name, type=str(column.type), sources=sources.get(column.name, ()), masked=column.name in masked
+            name=column.name, type=str(column.type), sources=tuple(sources.get(column.name, ())),
+            masked=column.name in masked,
         )
         for column in replica_columns(table)
-    )
+    )  # fmt: skip
 
 
 def _in_files(column: str, spec: TableSpec) -> tuple[str, ...]:

@@ -118,17 +118,17 @@ def require_supported(run: TableRun) -> None:
         FatalError: `SHARDS_UNSUPPORTED`: the job asks for what tables of several sources do not have. `SPEC_INVALID`:
             its spec was not made from metadata. `MASK_KEY_MISSING`.
     """
-    if "hmac" in run.spec.mask.values():
-        mask_key(os.environ)
     options, spec = run.job.options, run.spec
+    if "hmac" in spec.mask.values():
+        mask_key(os.environ)
     if spec.shards and (set(spec.shards) - set(spec.shard_landings) or spec.keys[:1] != (SHARD_COLUMN,)):
         what = (
             f"{spec.table} has shards, but not a landing root for each, or not {SHARD_COLUMN} as its first key column"
         )
         raise FatalError(SPEC_INVALID, what, remedy="let gddl make the order from the metadata")
     request = options.action.unsharded() or ("" if options.continuous is None else "a continuous job")
-    if run.spec.shards and request:
-        what = f"{run.spec.table} has several sources, and {request} does not support that; nothing was done"
+    if spec.shards and request:
+        what = f"{spec.table} has several sources, and {request} does not support that; nothing was done"
         where = documented("sources.md", "load-a-sharded-table-again")
         remedy = f"to load it again, give the row a new target; see {where}"
         raise FatalError(SHARDS_UNSUPPORTED, what, remedy=remedy)

@@ -47,7 +47,7 @@ class TableThreads:
     def __init__(self, job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> None:
         self._job, self._runtime, self._wake, self._running = job, runtime, wake, 0
         self._waiting = deque[tuple[TableSpec, _Run]](), deque[tuple[TableSpec, _Run]]()
-        self._done: queue.SimpleQueue[tuple[set[str], str, TaskOutcome]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[set[str], TaskOutcome]] = queue.SimpleQueue()
         self._open()
 
     def fit(self, job: JobSpec) -> list[str]:
@@ -76,8 +76,8 @@ class TableThreads:
         """Outcomes of finished tables; those that one task declines are passed on and not returned."""
         outcomes = []
         while not self._done.empty():
-            own, table, outcome = self._done.get()
-            own.remove(table)
+            own, outcome = self._done.get()
+            own.remove(outcome.table)
             self._running -= 1
             if isinstance(outcome, Declined):
                 self._waiting[1].append((outcome.spec, partial(on_spark, self._job, outcome, self._runtime)))
@@ -114,7 +114,7 @@ class TableThreads:
             outcome = run()
         except Exception as error:  # noqa: BLE001 - a table without an outcome would never be run again
             outcome = not_started(self._job, spec, translated(error))
-        self._done.put((own, spec.table, outcome))
+        self._done.put((own, outcome))
         self._wake()
 
     def _run_light(self, job: JobSpec, spec: TableSpec) -> TaskOutcome:
@@ -304,5 +304,5 @@ class Loop:
         while not self._registered.empty():
             outcome = self._registered.get()
             self.show(outcome.result)
-            if self.schedule.keeps(outcome.result.table):
-                self.outcomes[outcome.result.table] = outcome
+            if self.schedule.keeps(outcome.table):
+                self.outcomes[outcome.table] = outcome

@@ -64,12 +64,13 @@ def run_job(job: JobSpec, runtime: Runtime, show: Show) -> list[TableOutcome]:
     The outcomes are in the order of the job's tables.
     """
     done = _Outcomes(show, job, RegistrationQueue(runtime, job.roots.lake))
-    runtime = replace(runtime, follow=done.follow)
+    runtime, reached = replace(runtime, follow=done.follow), list[TableSpec]()
     faults = unreachable(job, runtime.storage)
     for spec in job.tables:
-        if spec.table in faults:
-            done.add(not_started(job, spec, faults[spec.table]))
-    reached = [spec for spec in job.tables if spec.table not in faults]
+        if (fault := faults.get(spec.table)) is None:
+            reached.append(spec)
+        else:
+            done.add(not_started(job, spec, fault))
     if isinstance(job.options.action, CompareCatalogs):
         compared = compare_all(replace(job, tables=tuple(reached)), runtime, show)
         done.by_table |= {outcome.table: outcome for outcome in compared}

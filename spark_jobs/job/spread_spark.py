@@ -142,7 +142,9 @@ class TaskResultStore:
         """Paths of what tasks wrote, by the names of the tables' results."""
         paths: dict[str, list[str]] = {result_name(spec.table): [] for spec in specs}
         for item in self.storage.list(self.folder):
-            paths.get(_result_name(item.path), []).append(item.path)
+            # A result, its notes `….begun-1`, and `.….tmp` of either.
+            stem, end, _ = item.path.rpartition("/")[2].removeprefix(".").partition(".json")
+            paths.get(stem + end, []).append(item.path)
         return paths
 
     def _note(self, spec: TableSpec, number: int) -> str:
@@ -150,12 +152,6 @@ class TaskResultStore:
 
     def _path(self, table: str) -> str:
         return join(self.folder, result_name(table))
-
-
-def _result_name(path: str) -> str:
-    """Name of the result to which an object belongs: the result, its notes `….begun-1`, and `.….tmp` of either."""
-    stem, end, _ = path.rpartition("/")[2].removeprefix(".").partition(".json")
-    return stem + end
 
 
 if TYPE_CHECKING:
@@ -369,21 +365,15 @@ def _run_tasks(
         once, job, place=place_of(session), stopped_by=partial(_noted_signal, note),
         observe=print_step if steps else silent,
     )  # fmt: skip
-    rows = map_in_arrow(numbers, _task(dealt, one), "table string, result binary").collect()
-    return [(row["table"], bytes(row["result"])) for row in rows]
 
-
-def _task(
-    dealt: Sequence[bytes], one: Callable[[TableSpec], TaskOutcome]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for slot in batch.column("id").to_pylist():
                 for spec in codec.from_json(tuple[TableSpec, ...], zlib.decompress(dealt[slot]).decode()):
-                    result = to_bytes(one(spec))
-                    yield pa.RecordBatch.from_pydict({"table": [spec.table], "result": [result]})
+                    yield pa.RecordBatch.from_pydict({"table": [spec.table], "result": [to_bytes(one(spec))]})
 
-    return work
+    rows = map_in_arrow(numbers, work, "table string, result binary").collect()
+    return [(row["table"], bytes(row["result"])) for row in rows]
 
 
 def once(
@@ -392,7 +382,7 @@ def once(
     """Run a table in a task, unless another task of this job has run it or is running it; then return its result.
 
     Args:
-        place: see `SparkSource`; the others are as in `Runtime`.
+        place: see `LazySpark`; the others are as in `Runtime`.
     """
     storage = Storage()
     results, tier = TaskResultStore.of(job, storage), job.tiers[spec.size]

@@ -249,8 +249,8 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
 
 def _loaded(run: TableRun, totals: RunTotals) -> JobResult:
     """What is asked for, after an unfinished rebuild or reload of an earlier run: only these go on with it."""
-    options, ledgers = run.job.options, run.ledgers()
-    ledger = run.ledger() if run.spec.shards else ledgers[0]
+    options, ledger = run.job.options, run.ledger()
+    ledgers = run.ledgers() if run.spec.shards else (ledger,)
     plans = [plan for one in ledgers if (plan := one.plan()) is not None]
     name, repaired = options.action.name, None
     if any(plan.mode == "refresh" for plan in plans) and not (options.repairs and LandingRange.of(options) is None):

@@ -210,7 +210,7 @@ class Ledger:
         rows = seen.rows if seen.rows is not None and seen.rows_at == state.batch else state.rows
         if (listed, rows) != (state.listed_in_full_at, state.rows):
             state = replace(state, listed_in_full_at=listed, rows=rows)
-        return beside_others(state, self._others)
+        return beside_others(state, self._others) if self._others else state
 
     @property
     def archived_before(self) -> str | None:

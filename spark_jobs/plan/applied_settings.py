@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 from airflow_gddl.contract.extensions import DIALECTS, is_among
@@ -49,12 +50,12 @@ class KnownSchemas:
     now: ChangeSettings
     usual: ChangeSettings
 
-    @property
+    @cached_property
     def settings(self) -> tuple[ChangeSettings, ...]:
         """Those of the row now, and of each schema."""
         return (self.now, *map(self._of, self.schemas))
 
-    @property
+    @cached_property
     def earlier(self) -> dict[ChangeSettings, tuple[int, ...]]:
         """Settings that are not those of the row now, to the schemas of changes that came under them."""
         by_settings: dict[ChangeSettings, tuple[int, ...]] = {}

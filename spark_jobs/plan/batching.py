@@ -13,7 +13,6 @@ from spark_jobs.plan.file_times import FileTimes, newest
 from spark_jobs.plan.planned_batch import (
     BatchPlan,
     GenerationFloor,
-    HeldTruncate,
     PlannedFile,
     TableState,
     floors_of,
@@ -114,6 +113,8 @@ def state_after(
             crash in between lists in full again.
     """
     listed = None if remaining.waiting else remaining.listed_in_full_at
+    held = state.held_truncate
+    is_taken = held is not None and any(file.path == held.path for file in plan.files)
     names = [below(landing, file.path) for file in plan.files if file.kind == "change"]
     return replace(
         state,
@@ -122,7 +123,7 @@ def state_after(
         loaded_at=plan.planned_at if any(file.kind == "load" for file in plan.files) else state.loaded_at,
         held=state.held if plan.generation == state.generation else None,
         truncates=state.truncates if plan.truncates is None else plan.truncates,
-        held_truncate=_held_truncate_after(plan, state),
+        held_truncate=plan.holds or (None if is_taken else held),
         snapshots=plan.snapshots or state.snapshots,
         # None once the last generation that they report is open: from then on a rewritten file opens one.
         openings=remaining.openings if plan.generation <= len(remaining.openings) else (),
@@ -131,12 +132,6 @@ def state_after(
         oldest=min(filter(None, (*map(times.of, names), state.oldest)), default=None),
         listed_in_full_at=listed or state.listed_in_full_at,
     )
-
-
-def _held_truncate_after(plan: BatchPlan, state: TableState) -> HeldTruncate | None:
-    held = state.held_truncate
-    taken = held is not None and any(file.path == held.path for file in plan.files)
-    return plan.holds or (None if taken else held)
 
 
 def generation_floors_of(plan: BatchPlan, state: TableState) -> tuple[GenerationFloor, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from airflow_gddl.contract.codes import COLUMNS_CHANGED, MASK_CHANGED
@@ -11,7 +12,7 @@ from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, renamed_names, value_of
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.applied_settings import AppliedSettings, is_mark, typed_masks_of
+from spark_jobs.plan.applied_settings import AppliedSettings, columns_of_schemas, typed_masks_of
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import rebuild_command, rebuild_of, reload_of
 from spark_jobs.plan.table_schema import select_columns
@@ -47,10 +48,10 @@ def _built_with(field: str, state: TableState) -> tuple[bool, Any]:
 
 
 def _changed(field: str, spec: TableSpec, before: Any, now: Any) -> FatalError:
-    """Refuse a field of the row by which the tables were built otherwise.
+    """The error of a field by which the tables were built otherwise.
 
     Args:
-        before: what the tables were built with; of `rename` the columns that came into others.
+        before: what they were built with; of `rename` the columns that came into others.
     """
     if field == "mode":
         what = f"the tables were built from {before}, the metadata says mode: {now}"
@@ -66,7 +67,7 @@ def _changed(field: str, spec: TableSpec, before: Any, now: Any) -> FatalError:
         )
         what = f"the tables were built with {field} [{was}], the metadata says [{says}]"
     built = {**BUILT_FIELDS, **COLUMN_FIELDS}[field]
-    repair = reload_of(spec) if built.repair(before) == "reload" else rebuild_of(spec)
+    repair = rebuild_of(spec) if built.repair(before) == "rebuild" else reload_of(spec)
     remedy = f"restore {field}, or {rebuild_command(spec) if field == 'partition_by' else repair}"
     return FatalError(built.code, f"{spec.table}: {what}", remedy=remedy)
 
@@ -90,7 +91,7 @@ def reselected_columns(spec: TableSpec, state: TableState) -> dict[str, str]:
     before, retyped = state.applied, retyped_masks(spec, state)
     if before is None or (_selected(spec) == _selected(before) and not retyped):
         return {}
-    names = tuple(dict.fromkeys(name for schema in state.schemas for name in schema if not is_mark(name)))
+    names = tuple(dict.fromkeys(chain(*columns_of_schemas(state.schemas))))
     earlier = replace(spec, columns=before.columns, exclude_columns=before.exclude_columns, mask=before.mask)
     was, now = (select_columns(names, row, stored=True) for row in (earlier, spec))
     reselected = {name: "columns" for name in was.kept if name not in now.kept}
@@ -128,15 +129,13 @@ def retyped_masks(spec: TableSpec, state: TableState) -> frozenset[str]:
 def _require_same_selection(spec: TableSpec, state: TableState) -> None:
     table = spec.table
     old = "remove the old tables" if spec.shards else "old files go with `gddl maintain` after vacuum_retention"
-    retyped = retyped_masks(spec, state)
     for column, what in reselected_columns(spec, state).items():
-        repair = reload_of(spec) if column.lower() in retyped else rebuild_of(spec)
+        repair = reload_of(spec) if column.lower() in retyped_masks(spec, state) else rebuild_of(spec)
         remedy = f"restore the metadata row, or {repair}; {old}"
-        if what == "mask":
-            message = f"{table}: column {column!r} is stored under another mask, key or type than the job now has"
-            raise FatalError(MASK_CHANGED, message, remedy=remedy)
-        message = f"{table}: column {column!r} is stored, and the metadata now keeps it out of the lake"
-        raise FatalError(COLUMNS_CHANGED, message, remedy=remedy)
+        code, said = MASK_CHANGED, "is stored under another mask, key or type than the job now has"
+        if what != "mask":
+            code, said = COLUMNS_CHANGED, "is stored, and the metadata now keeps it out of the lake"
+        raise FatalError(code, f"{table}: column {column!r} {said}", remedy=remedy)
 
 
 def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
@@ -147,7 +146,7 @@ def renamed_columns(spec: TableSpec, state: TableState) -> tuple[str, ...]:
     before = {} if state.applied is None else state.applied.rename
     if before == spec.rename:
         return ()
-    stored = {landed_name(name).lower() for schema in state.schemas for name in schema if not is_mark(name)}
+    stored = {landed_name(name).lower() for name in chain(*columns_of_schemas(state.schemas))}
     moved, former = renamed_names(before, spec.rename), {clean_name(name).lower() for name in before}
     return tuple(sorted(n for n in moved if n in former or landed_name(n).lower() in stored))
 

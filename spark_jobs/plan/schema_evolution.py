@@ -122,39 +122,30 @@ def evolve(
         live: the columns that the table is to replace, with which policies compare what comes; None: there are none.
     """
     target = {column.name.lower(): column for column in table.columns} if table else {}
-    old = frozenset(target)
+    old, replaced = frozenset(target), live or Schema(())
     for column in (column for group in groups for column in group.columns):
-        name = column.name.lower()
+        name, known = column.name.lower(), replaced.column(column.name)
         if name in target:
-            new = name not in old or _is_held(live, column)
+            stored = target[name]
+            # What a column of the live table holds is no change of the source.
+            is_held = known is not None and merge(known.type, column.type, NOTHING) is not None
+            new = name not in old or is_held
             widen = new or policy.type_change in ("widen", "text")
-            merged = merge(target[name].type, column.type, Allowed(add=new or policy.new_column == "add", widen=widen))
-            as_text = name not in fixed and (policy.type_change == "text" or name in texts or _is_text(live, name))
+            merged = merge(stored.type, column.type, Allowed(add=new or policy.new_column == "add", widen=widen))
+            is_text = policy.type_change == "text" or name in texts or (known is not None and known.type == STRING)
             # Text holds all values of both types; bytes are no text.
             if (
                 merged is None
-                and as_text
-                and all(
-                    str(kind) != "binary" and convertible(kind, STRING) for kind in (target[name].type, column.type)
-                )
+                and is_text
+                and name not in fixed
+                and all(str(kind) != "binary" and convertible(kind, STRING) for kind in (stored.type, column.type))
             ):
                 merged = STRING
-            target[name] = Column(target[name].name, merged or target[name].type)
+            target[name] = Column(stored.name, merged or stored.type)
         elif _is_taken(table, column, policy, live):
             kind = without_void(column.type)
             target |= {name: Column(column.name, kind)} if kind is not None else {}
     return Schema(tuple(target.values()))
-
-
-def _is_held(live: Schema | None, column: LandedColumn) -> bool:
-    """Whether a live table's column holds all values of one that comes, so that it is no change of the source."""
-    known = None if live is None else live.column(column.name)
-    return known is not None and merge(known.type, column.type, NOTHING) is not None
-
-
-def _is_text(live: Schema | None, name: str) -> bool:
-    known = None if live is None else live.column(name)
-    return known is not None and known.type == STRING
 
 
 def _is_taken(table: Schema | None, column: LandedColumn, policy: SchemaEvolution, live: Schema | None) -> bool:

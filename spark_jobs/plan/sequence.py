@@ -92,7 +92,7 @@ def sort_key(text: str) -> tuple[tuple[int, Any], ...]:
     Returns:
         a pair for each column: its place among the kinds of values, and the value.
     """
-    return tuple((_kind(value), value) for value in _values(text))
+    return tuple((0 if value == _LOWEST else 2 if isinstance(value, str) else 1, value) for value in _values(text))
 
 
 def log_began_of(spec: TableSpec) -> tuple[str, ...]:
@@ -109,12 +109,6 @@ def have_one_type(first: str, second: str) -> bool:
 def _values(text: str) -> tuple[Any, ...]:
     value = json.loads(text, parse_float=Decimal)
     return tuple(value.values()) if isinstance(value, dict) else (value,)
-
-
-def _kind(value: object) -> int:
-    if value == _LOWEST:
-        return 0
-    return 2 if isinstance(value, str) else 1
 
 
 def greater(first: str | None, second: str | None) -> str | None:

@@ -45,8 +45,6 @@ def beside_others(state: TableState, others: Sequence[TableState]) -> TableState
     Versions are the newest that any shard left, so that commits of shards are not taken for those of other writers.
     While a shard has had no change, its sequences have the type that the changes of another have.
     """
-    if not others:
-        return state
     foreign = tuple(dict.fromkeys(commit for one in (state, *others) for commit in one.foreign))
     state = replace(state, delta_versions=_newest([state, *others]), foreign=foreign)
     ordered = _ordered(others)

@@ -543,16 +543,15 @@ class TableSchema:
         forms = (form if form in names else without_case.get(form.lower()) for form in (name, landed_name(name)))
         return next((n for n in forms if n is not None), None)
 
-    def derived_from(self, column: str) -> tuple[str, ...]:
-        """Columns from which one is computed; none for any other."""
-        text = next((text for name, text in self.spec.derive.items() if self.spelled(name) == column), None)
-        tree = None if text is None else self.spec.expressions.get(text)
-        return () if tree is None else tuple(name for name in map(self.spelled, tree.columns) if name is not None)
-
     @cached_property
     def computed(self) -> Mapping[str, tuple[str, ...]]:
         """Computed columns, with those that they are computed from: an update may carry, or have images of, some."""
-        by_column = {name: self.derived_from(name) for name in map(self.spelled, self.spec.derive) if name is not None}
+        trees = {self.spelled(name): self.spec.expressions.get(text) for name, text in self.spec.derive.items()}
+        by_column = {
+            name: tuple(source for source in map(self.spelled, tree.columns) if source is not None)
+            for name, tree in trees.items()
+            if name is not None and tree is not None
+        }
         return {name: sources for name, sources in by_column.items() if sources}
 
     @cached_property

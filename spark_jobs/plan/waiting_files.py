@@ -216,7 +216,11 @@ def find(
     planned = tuple(_in_order(waiting, reload, openings))
     return Discovery(
         waiting=planned,
-        touched=_touched(comparisons, paths),
+        touched={
+            item.file.path: (item.fingerprint, item.file.etag)
+            for item in comparisons
+            if item.touched_only and item.file.path not in paths
+        },
         missing=tuple(sorted(known.keys() - {path for path, item in compared.items() if item is not None})),
         older_loads=_older_loads(resting, planned, state),
         unreadable_loads=tuple(item.file.path for item in resting if not item.was_read),
@@ -247,12 +251,6 @@ def _older_loads(resting: Iterable[_Compared], planned: Collection[PlannedFile],
     newest = max([state.generation, *(file.generation for file in planned)])
     read = (item.file.path for item in resting if item.was_read and item.generation < newest)
     return (*read, *(file.path for file in planned if file.kind == "load" and file.generation < newest))
-
-
-def _touched(comparisons: Iterable[_Compared], waiting: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Files that do not wait and whose etag alone changed; see `Discovery.touched`."""
-    touched = (item for item in comparisons if item.touched_only and item.file.path not in waiting)
-    return {item.file.path: (item.fingerprint, item.file.etag) for item in touched}
 
 
 def with_overtaken(discovery: Discovery, rows: Iterable[FileEntry], generation: int) -> Discovery:
@@ -467,14 +465,11 @@ class LandingRange:
         Raises:
             FatalError: `OPTION_INVALID`.
         """
-        if not isinstance(reload := options.load, Reload):
+        reload = options.load
+        if not isinstance(reload, Reload) or not (reload.landed_since or reload.landed_until):
             return None
-        given = {"landed_since": reload.landed_since, "landed_until": reload.landed_until}
-        texts = {name: _moment(name, text) if text else None for name, text in given.items()}
-        since, until = texts["landed_since"], texts["landed_until"]
-        if since is None and until is None:
-            return None
-        if since is not None and until is not None and moment_of(since) >= moment_of(until):
+        since, until = _moment("landed_since", reload.landed_since), _moment("landed_until", reload.landed_until)
+        if since and until and moment_of(since) >= moment_of(until):
             what = f"a reload of a time from {since} to {until}"
             raise FatalError(OPTION_INVALID, what, remedy="let the time end after it begins")
         return cls(since=since, until=until)
@@ -489,9 +484,9 @@ class LandingRange:
         return f"from {self.since or 'the first file'} to {self.until or 'the last'}"
 
 
-def _moment(name: str, text: str) -> str:
+def _moment(name: str, text: str | None) -> str | None:
     try:
-        return moment_of(text).isoformat()
+        return moment_of(text).isoformat() if text else None
     except ValueError as error:
         remedy = "write ISO 8601, e.g. 2026-01-31T00:00:00Z"
         raise FatalError(OPTION_INVALID, f"{name} {text!r} is not a moment", remedy=remedy) from error

@@ -65,7 +65,7 @@ def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     mask = all_true(rows.num_rows)
     if column == RESCUED:
         return mask
-    if sources := schema.derived_from(column):
+    if sources := schema.computed.get(column, ()):
         for source in sources:
             mask &= _carried(rows, schema, source)
         return mask
@@ -80,7 +80,7 @@ def _carried(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
 def has_column(rows: pa.Table, schema: TableSchema, column: str) -> np.ndarray:
     """Whether the file of each change has a column, or all from which it is computed."""
     mask = all_true(rows.num_rows)
-    for name in schema.derived_from(column) or (column,):
+    for name in schema.computed.get(column, ()) or (column,):
         if name in schema.lacking:
             lacking = pa.array(schema.lacking[name], pa.int32())
             mask &= ~np.asarray(pc.is_in(gddl_field(rows, "schema"), value_set=lacking))

@@ -643,7 +643,7 @@ def recomputed(column: str, values: Mapping[str, pa.Array], rows: int, schema: T
     method = mask_method(name, spec)
     if method is None:
         return derived_values(name, values, rows, types[column], spec)
-    kind = derived_type(name, {source: types[source] for source in schema.derived_from(column)}, spec) or VOID
+    kind = derived_type(name, {source: types[source] for source in schema.computed.get(column, ())}, spec) or VOID
     return masked(derived_values(name, values, rows, kind, spec), kind, method).cast(arrow_type(types[column]))
 
 

@@ -151,6 +151,8 @@ def _controls(dialect: Dialect) -> dict[str, str]:
 
 def _of_defaults(spec: TableSpec, schema: BatchSchema, files: Sequence[Probed]) -> tuple[RunWarning, ...]:
     defaults = [default for file in files for default in file.defaults]
+    if not defaults:
+        return ()
     added = [addition.path[0] for addition in schema.plan.additions if len(addition.path) == 1]
     return (*of_replaced_nulls(spec, defaults), *of_added_columns(spec, added, defaults))
 

@@ -87,7 +87,7 @@ def test_declined_table_keeps_its_reason_and_totals(tmp_path: Path) -> None:
     _, job = landed(tmp_path)
     totals = totals_of(job)
     totals.warn([RunWarning(code="SEQUENCE_TIE", message="m", count=2, sample=("7", 8))])
-    totals.count(MainCounts(inserted=3))
+    totals.main = MainCounts(inserted=3)
     totals.schema_changes.append("added v")
     declined = Declined(SPEC, "it has deletion vectors", totals)
     store = TaskResultStore.of(job, Storage())

@@ -78,7 +78,7 @@ def test_pending_tables_can_be_dropped() -> None:
 
 @dataclass
 class Asked:
-    """A `FileStream` without news, which counts how often it is asked."""
+    """`Streams` without news, which counts how often it is asked."""
 
     times: int = 0
 

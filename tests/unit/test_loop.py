@@ -160,9 +160,9 @@ class Hands(TableThreads):
             assert self.world.now - since < RESTS, f"{table} waited for {self.world.now - since} s"
 
     def finished(self) -> list[TableOutcome]:
-        for table, at in list(self.world.running.items()):
+        for at in list(self.world.running.values()):
             if (found := self.look(at)) is not None:
-                self._done.put((at.own, table, found))
+                self._done.put((at.own, found))
         return super().finished()
 
     def look(self, at: At) -> TaskOutcome | None:
@@ -199,7 +199,7 @@ def _failed(table: str, code: str) -> JobResult:
 
 @dataclass
 class Files:
-    """A `FileStream` that tells what the world says."""
+    """`Streams` that tell what the world says."""
 
     world: World
 

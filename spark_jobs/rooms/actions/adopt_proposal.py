@@ -98,7 +98,7 @@ def propose(run: TableRun, context: Engine, ledger: Ledger) -> Proposal:
         sequence_by=order.columns or None, sequence_type=order.sequence_type if figures.highest is not None else None,
         sequence_forms=figures.forms, max_sequence=figures.highest,
     )  # fmt: skip
-    found = notices.of_discovery(discovery, run.layout.landing, run.dialect)
+    found = notices.of_discovery(run, discovery)
     warnings = (*found, *order.warnings, *_of_sequences(baseline, figures), *_of_erased(context))
     connection, proof = run.job.options.asked(Adopt).source_connection, dict[str, Any]()
     if connection:

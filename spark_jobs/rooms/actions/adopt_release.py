@@ -58,7 +58,7 @@ def give_back(run: TableRun, totals: RunTotals) -> JobResult:
 def _found(run: TableRun, context: Engine) -> dict[str, object]:
     layout, ledger = context.layout, run.ledger()
     if ledger.state.batch:
-        notices.require_finished(run.spec.table, ledger, layout.state, then="adopt --release")
+        notices.require_finished(run, ledger, then="adopt --release")
     logs = DeltaCommits(context.storage)  # a release that was interrupted leaves parts of tables, which can't be opened
     there = [name for name in _OURS if logs.exists(getattr(layout, name))]
     if not there and not (context.tables.exists(layout.replica) and context.stored.is_ours(layout.replica)):

@@ -90,7 +90,7 @@ def _require_loaded_table(run: TableRun, ledger: Ledger) -> None:
     spec, state = run.spec, ledger.state
     if state.keys is None:
         raise _refused(run, "it is not loaded", f"`gddl run --table {spec.table}`")
-    notices.require_finished(run.title, ledger, run.layout.state, then="make the cut")
+    notices.require_finished(run, ledger, then="make the cut")
     require_same_identity(spec, state)
     if not state.keys:
         raise _refused(run, "it has no keys", _LEAVE_OUT)

@@ -47,7 +47,7 @@ def _dismissed(run: TableRun, totals: RunTotals, asked: HandleErrors) -> JobResu
     with run.claim() as claim:
         ledgers = [one.ledger() for one in run.shard_runs() or (run,)]
         for one in (*run.shard_runs(), *run.former_shards) or (run,):
-            notices.require_finished(one.title, one.ledger(), one.layout.state, then="dismiss the rows")
+            notices.require_finished(one, one.ledger(), then="dismiss the rows")
         context, count = run.context(), 0
         if context.tables.exists(context.layout.errors):
             claim.check()

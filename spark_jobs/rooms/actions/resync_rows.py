@@ -194,7 +194,7 @@ class _Resync:
         notices.require_first_load(run.spec.table, ledger)
         if ledger.state.keys is None:
             raise _refused(run, "it is not loaded yet", f"`gddl run --table {run.spec.table}`")
-        notices.require_finished(run.title, ledger, run.layout.state, then="resync")
+        notices.require_finished(run, ledger, then="resync")
         require_same_identity(run.spec, ledger.state)
         context = run.context()
         require_loaded_tables(context, ledger.state)

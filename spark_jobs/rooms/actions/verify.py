@@ -129,13 +129,13 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     ledger = run.ledger()
     if ledger.state.keys is None:
         context = run.context()
-        notices.require_tables(run.spec, ledger.state, has_tables(run, context, ledger.state), run.layout.state)
+        notices.require_tables(run, ledger.state, changes_exist=has_tables(run, context, ledger.state))
         notices.require_first_load(run.spec.table, ledger)
         if ledger.plan() is None and not run.shard:
             there = DeltaCommits(run.runtime.storage).exists(run.layout.changes)
-            notices.require_tables(run.spec, ledger.state, there, run.layout.state)
+            notices.require_tables(run, ledger.state, changes_exist=there)
         return None
-    notices.require_finished(run.title, ledger, run.layout.state, then="verify")
+    notices.require_finished(run, ledger, then="verify")
     require_same_identity(run.spec, ledger.state)
     context = run.context()
     require_loaded_tables(context, ledger.state)
@@ -207,7 +207,7 @@ def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | 
     if run.spec.shards or not connection:
         return None
     url, ledger = url_of(connection, run.runtime.environ), run.ledger()
-    notices.require_finished(run.title, ledger, run.layout.state, then="verify")
+    notices.require_finished(run, ledger, then="verify")
     require_same_identity(run.spec, ledger.state)
     if not run.spec.keys:
         return None

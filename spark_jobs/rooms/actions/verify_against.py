@@ -51,7 +51,7 @@ def verify_against(run: TableRun, totals: RunTotals) -> JobResult:
         if ledger.state.keys is None:
             totals.warn([notices.not_loaded(run.spec.table)])
             return run.result(totals)
-        notices.require_finished(run.spec.table, ledger, run.layout.state, then="verify --against")
+        notices.require_finished(run, ledger, then="verify --against")
         try:
             compared = _Compared.of(run, path, ledger)
         except FileNotFoundError as vanished:
