@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -142,7 +143,7 @@ def misspelt(environ: Mapping[str, str]) -> Iterator[Problem]:
 
 
 ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
-_SECTIONS = {"defaults": 2, "tiers": 3, "runners": 3, "sources": 3, "catalogs": 3}
+_SECTIONS = {"defaults": 2, "tiers": 3, "sources": 3, "runners": 3, "catalogs": 3}
 
 
 class Override(NamedTuple):
@@ -273,9 +274,7 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
         yield problem_at(tier, "airflow", what, "set tables_per_job above 1")
 
 
-FIELDS = (
-    "landing", "lake", "runner", "aws_conn_id", "dag_prefix", "defaults", "tiers", "sources", "runners", "catalogs",
-)  # fmt: skip
+FIELDS = (*ROOT_FIELDS, *_SECTIONS)
 DAG_PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,40}")
 _ABSENT = f"{FILE} (there is none)"
 _ABSENT_REMEDY = """write it with these two lines, or set GDDL_LANDING and GDDL_LAKE:
@@ -364,7 +363,7 @@ class _Draft:
                 SpecProblem(FIELD_TYPE, (), document.values, "must be a mapping", "write landing: and lake: fields")
             )
             self.stop_if_wrong()
-        self.values: dict[str, Any] = _copy(document.values or {})
+        self.values: dict[str, Any] = copy.deepcopy(document.values or {})
         self.screen()
 
     def override(self, environ: Mapping[str, str]) -> None:
@@ -381,8 +380,7 @@ class _Draft:
         for name, value in self.values.items():
             if name not in FIELDS:
                 self.take(SpecProblem(FIELD_UNKNOWN, (name,), value, "no such field", near(name, FIELDS)))
-        names = ("defaults", "tiers", "sources", "runners", "catalogs")
-        sections: dict[FieldPath, Any] = {(name,): self.section(name) for name in names}
+        sections: dict[FieldPath, Any] = {(name,): self.section(name) for name in _SECTIONS}
         if isinstance(runners := self.section("runners"), dict):
             sections |= {("runners", name): value or {} for name, value in runners.items()}
         for path, value in sections.items():
@@ -490,10 +488,3 @@ class _Draft:
         variable = next((name for name in names if name), None)
         placed = report(problem, (Layer(f"{VARIABLE}{variable}", {}) if variable else self.document,))
         return replace(placed, value="") if problem.value is None else placed
-
-
-def _copy(value: Any) -> Any:
-    """Mutable plain copy for overrides."""
-    if isinstance(value, dict):
-        return {name: _copy(item) for name, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value
