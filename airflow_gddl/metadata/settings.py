@@ -7,7 +7,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import plain
@@ -146,16 +146,8 @@ ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
 _SECTIONS = {"defaults": 2, "tiers": 3, "sources": 3, "runners": 3, "catalogs": 3}
 
 
-class Override(NamedTuple):
-    """One variable: its settings path (lower case) and value."""
-
-    variable: str
-    path: tuple[str, ...]
-    value: Any
-
-
-def overrides(environ: Mapping[str, str]) -> Iterator[Override]:
-    """The overrides an environment holds, sorted by variable.
+def overrides(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Variables of an environment that override settings, sorted, each with the setting's path in lower case and value.
 
     Raises:
         MetadataError: where the variable is, never with its value: a section that is not known, a name without its
@@ -167,10 +159,10 @@ def overrides(environ: Mapping[str, str]) -> Iterator[Override]:
         if not text:
             continue
         if parts in {(name,) for name in ROOT_FIELDS}:
-            yield Override(variable, parts, text)
+            yield variable, parts, text
         elif parts[0] in _SECTIONS or len(parts) > 1:
             _check_form(variable, parts)
-            yield Override(variable, parts, _value(variable, text))
+            yield variable, parts, _value(variable, text)
 
 
 def _check_form(variable: str, parts: tuple[str, ...]) -> None:
@@ -195,20 +187,20 @@ def _value(variable: str, text: str) -> Any:
         raise MetadataError(FIELD_VALUE, "not a YAML value", where=variable, remedy=remedy) from error
 
 
-def apply(settings: dict[str, Any], override: Override) -> FieldPath:
+def apply(settings: dict[str, Any], written: tuple[str, ...], value: Any) -> FieldPath:
     """Set one value in a tree of mappings, in place; the path it has there.
 
     Names match existing ones without case, `_` standing for any character a variable's name can't hold.
     """
     here, path = settings, []
-    for part in override.path[:-1]:
+    for part in written[:-1]:
         name = _match(part, here)
         if not isinstance(here.get(name), dict):
             here[name] = {}
         here = here[name]
         path.append(name)
-    last = _match(override.path[-1], here)
-    here[last] = override.value
+    last = _match(written[-1], here)
+    here[last] = value
     return (*path, last)
 
 
@@ -287,13 +279,9 @@ class SettingsError(MetadataError):
 
     def __init__(self, problems: tuple[Problem, ...], base: str) -> None:
         self.problems = problems
-        what = "; ".join(f"{p.place}: {p.field + ': ' if p.field else ''}{p.message}{_value_of(p)}" for p in problems)
+        what = "; ".join(f"{p.place}: {p.field + ': ' if p.field else ''}{p.said}" for p in problems)
         remedies = dict.fromkeys(p.remedy for p in problems)
         super().__init__(SETTINGS_INVALID, what, where=base, remedy="; ".join(remedies))
-
-
-def _value_of(problem: Problem) -> str:
-    return f" (value {problem.value})" if problem.value else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,8 +356,8 @@ class _Draft:
 
     def override(self, environ: Mapping[str, str]) -> None:
         try:
-            for override in overrides(environ):
-                self.variables[apply(self.values, override)] = override.variable
+            for variable, path, value in overrides(environ):
+                self.variables[apply(self.values, path, value)] = variable
         except MetadataError as error:
             place = f"{VARIABLE}{error.where}"
             self.problems.append(Problem(code=error.code, message=error.what, remedy=error.remedy, file=place))
