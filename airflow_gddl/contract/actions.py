@@ -38,6 +38,17 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sourced(Asked):
+    """What actions that may name a connection to the source have in common."""
+
+    source_connection: str = ""
+    """Connection of the source; empty: the row's `verify_connection`."""
+
+    def unsharded(self) -> str:
+        return "a comparison with the source" if self.source_connection else ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run(Asked):
     """Load what has landed since the last run."""
 
@@ -83,41 +94,32 @@ class Plan(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadFromSource(Asked):
+class LoadFromSource(Sourced):
     """Read a table from its source into landing files, as a first load."""
 
     name: Literal["initial_load"] = _named("initial_load")
     again: bool = False
     """Whether a table that is loaded is loaded once more."""
-    source_connection: str = ""
-    """Connection of the source; empty: the row's `verify_connection`."""
-
-    def unsharded(self) -> str:
-        return "a comparison with the source" if self.source_connection else ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResyncRows(Asked):
+class ResyncRows(Sourced):
     """Read some rows from the source again. `keys` or `differences` chooses them."""
 
     name: Literal["resync_rows"] = _named("resync_rows")
     keys: tuple[Key, ...] = ()
     differences: bool = False
     """Choose the keys that the last comparisons with the source found different."""
-    source_connection: str = ""
-    """Connection of the source; empty: the row's `verify_connection`."""
 
     def unsharded(self) -> str:
         return "a resync" if self.differences else ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify(Asked):
+class Verify(Sourced):
     """Compare the replica with its changes, with the source, or with another table."""
 
     name: Literal["verify"] = _named("verify")
-    source_connection: str = ""
-    """Connection of the source; empty: the row's `verify_connection`."""
     against: str = ""
     """Another Delta table to compare with: `schema.name` in the lake, or a path; empty: none."""
     settle_seconds: float | None = None
@@ -130,9 +132,6 @@ class Verify(Asked):
     """The rows' column with the time of their last change; empty: by its name, as `updated_at`."""
     limit: int = 100
     """Keys that are named, at most."""
-
-    def unsharded(self) -> str:
-        return "a comparison with the source" if self.source_connection else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +221,11 @@ class CompareCatalogs(Asked):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adopt(Asked):
-    """Take over a table that another job keeps, or give it back (`release`)."""
+class Adopt(Sourced):
+    """Take over a table that another job keeps, or give it back (`release`).
+
+    With a connection, prove first that the table equals the source.
+    """
 
     name: Literal["adopt"] = _named("adopt")
     mode: Literal["take", "release"] = "take"
@@ -231,13 +233,8 @@ class Adopt(Asked):
     """Whether what only we keep of a table that is given back may go."""
     files_until: str = ""
     """Files that were last modified by then are in the table; ISO 8601 with a zone."""
-    source_connection: str = ""
-    """Prove first that the table equals the source of this connection; empty: no."""
     dry_run: bool = False
     """Whether to report the pending work without doing it."""
-
-    def unsharded(self) -> str:
-        return "a comparison with the source" if self.source_connection else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,8 +255,6 @@ class ConsistentCut(Asked):
     """Name of the cut in the lake's documents that the table is made for; empty: nothing is made."""
 
 
-Sourced = Adopt | LoadFromSource | ResyncRows | Verify
-"""Actions that may name a connection to the source."""
 Trying = Adopt | Maintain
 """Actions that may only report what they would do."""
 Keyed = Erase | Explain | ResyncRows

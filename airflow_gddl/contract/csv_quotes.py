@@ -81,8 +81,8 @@ class _Record:
         while more:
             fields += 1
             enclosed = self.data[at : at + 1] == QUOTE
-            at = self._after_enclosed(at) if enclosed else self._after_bare(at)
-            rest = self._after_any(at)
+            at = self._after_enclosed(at) if enclosed else self._after(_of_fields(self.delimiter)[0], at)
+            rest = self._after(_of_fields(self.delimiter)[1], at)
             if rest > at:
                 broken = True
                 if enclosed:
@@ -100,11 +100,8 @@ class _Record:
         self._quoted.append(self.data[at + 1 : found.end() - 1])
         return found.end() + self.data.startswith(b"\r\n", found.end())
 
-    def _after_bare(self, at: int) -> int:
-        return _of_fields(self.delimiter)[0].match(self.data, at).end()  # type: ignore[union-attr]  # it matches nothing, too
-
-    def _after_any(self, at: int) -> int:
-        return _of_fields(self.delimiter)[1].match(self.data, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    def _after(self, form: re.Pattern[bytes], at: int) -> int:
+        return form.match(self.data, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
     def _broken_off(self, at: int) -> QuotedRecord:
         """Text behind a closing mark: the record ends with the line, whatever follows."""

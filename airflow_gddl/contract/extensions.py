@@ -197,15 +197,14 @@ class CatalogDescriptor:
         port: reference of a function of a `CatalogSpec` and a
             `spark_jobs.rooms.catalogs.catalog_port.CatalogContext` that gives the `CatalogPort`; loaded only by
             the job.
-        names: regular expression of the names that it can hold; `names_are`: the same for messages.
+        names: regular expression of the names that it can hold, and the same for messages.
         fields: fields of `CatalogSpec` that belong to this kind; `needed`: those among them that it needs.
         is_iceberg: it holds Iceberg tables, so rows that name it need `iceberg`.
         refused_versions: of Iceberg's format, in which it can't be committed to.
     """
 
     port: str
-    names: str
-    names_are: str
+    names: tuple[str, str]
     fields: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     is_iceberg: bool = False
@@ -217,35 +216,30 @@ _OF_PATHS = r"[^\x00-\x20\x7f./]{1,255}", "1 to 255 characters without blanks, `
 CATALOGS: Mapping[CatalogKind, CatalogDescriptor] = {
     "hive": CatalogDescriptor(
         port="spark_jobs.rooms.catalogs.hive_catalog:hive_catalog",
-        names="[a-z0-9_]{1,128}",
-        names_are="1 to 128 letters a-z, digits and _",
+        names=("[a-z0-9_]{1,128}", "1 to 128 letters a-z, digits and _"),
         fields=("uri",),
     ),
     "glue": CatalogDescriptor(
         port="spark_jobs.rooms.catalogs.glue_catalog:glue_catalog",
-        names=_OF_ATHENA[0],
-        names_are=_OF_ATHENA[1],
+        names=_OF_ATHENA,
         fields=("region", "endpoint", "catalog_id"),
     ),
     "unity": CatalogDescriptor(
         port="spark_jobs.rooms.catalogs.unity_catalog:unity_catalog",
-        names=_OF_PATHS[0],
-        names_are=_OF_PATHS[1],
+        names=_OF_PATHS,
         fields=("url", "catalog_name", "token_env"),
         needed=("url", "catalog_name"),
     ),
     "iceberg_rest": CatalogDescriptor(
         port="spark_jobs.rooms.catalogs.iceberg_catalog:iceberg_rest_catalog",
-        names=_OF_PATHS[0],
-        names_are=_OF_PATHS[1],
+        names=_OF_PATHS,
         fields=("uri", "warehouse", "connection"),
         needed=("uri",),
         is_iceberg=True,
     ),
     "iceberg_glue": CatalogDescriptor(
         port="spark_jobs.rooms.catalogs.iceberg_catalog:iceberg_glue_catalog",
-        names=_OF_ATHENA[0],
-        names_are=_OF_ATHENA[1],
+        names=_OF_ATHENA,
         fields=("region", "endpoint", "catalog_id"),
         is_iceberg=True,
         refused_versions=(3,),
@@ -296,8 +290,9 @@ def token_of(catalog: CatalogSpec, environ: Mapping[str, str]) -> str | None:
 
 def name_fault(catalog: CatalogDescriptor, name: EntryName) -> str:
     """Why a catalog of this kind can't hold the name; empty when it can."""
-    bad = next((part for part in (name.database, name.table) if not re.fullmatch(catalog.names, part)), None)
-    return "" if bad is None else f"{bad!r} is not {catalog.names_are}"
+    form, shown = catalog.names
+    bad = next((part for part in (name.database, name.table) if not re.fullmatch(form, part)), None)
+    return "" if bad is None else f"{bad!r} is not {shown}"
 
 
 def template_fault(text: str, *, of_table: bool) -> str:

@@ -213,9 +213,7 @@ class PathFormat:
         A file of a folder further up (a day's, where the format goes to hours) has the time when that one begins.
         """
         match = self._pattern.match(relative)
-        if match is None:
-            return None
-        return self._digits(match)
+        return None if match is None else self._digits(match)
 
     def whole_time(self, relative: str) -> str | None:
         """Time of a file's folders as digits; None unless the path has all folders of the format."""
@@ -252,7 +250,7 @@ class PathFormat:
     @functools.cached_property
     def _pattern(self) -> re.Pattern[str]:
         texts = [_PARTS.get(token) or re.escape(_plain(token)) for token in self.tokens]
-        head, *deeper = _folders(texts)
+        head, *deeper = "".join(texts).split("/")
         while "(?P<year>" not in head:
             head, deeper = f"{head}/{deeper[0]}", deeper[1:]
         below = ""
@@ -275,16 +273,6 @@ def _tokens(text: str) -> Iterator[str]:
             yield _LETTERS[match["letters"]]
         else:
             raise ValueError(f"{match['letters']} is none of YYYY, MM, dd, HH, mm; a text is put in quotes ('year')")
-
-
-def _folders(texts: list[str]) -> list[str]:
-    folders = [""]
-    for text in texts:
-        if text == "/":
-            folders.append("")
-        else:
-            folders[-1] += text
-    return folders
 
 
 def _plain(token: str) -> str:

@@ -40,15 +40,18 @@ def dms_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
 def debezium_problems(options: Mapping[str, object]) -> Iterator[SpecProblem]:
     yield from _path_format(options.get("path_format"))
     yield from _log_began(options.get("log_began"))
-    if (prefix := options.get("flat_prefix")) is not None and not prefix:
+    if options.get("flat_prefix") == "":
         what = "without a prefix, the fields of an event are not distinguished from columns of the table"
-        remedy = "set add.fields.prefix in the transform, e.g. __, and name it here"
-        yield SpecProblem(FIELD_VALUE, ("options", "flat_prefix"), str(prefix), what, remedy)
+        yield _wrong("flat_prefix", "", what, "set add.fields.prefix in the transform, e.g. __, and name it here")
     yield from _flat_fields(options.get("flat_fields"))
-    if (placeholder := options.get("unavailable")) is not None and not placeholder:
+    if options.get("unavailable") == "":
         what = "without a placeholder, an empty value is not distinguished from one that the source did not send"
         remedy = "name unavailable.value.placeholder of the connector, or leave it out for Debezium's own"
-        yield SpecProblem(FIELD_VALUE, ("options", "unavailable"), str(placeholder), what, remedy)
+        yield _wrong("unavailable", "", what, remedy)
+
+
+def _wrong(option: str, value: str, fault: str, remedy: str) -> SpecProblem:
+    return SpecProblem(FIELD_VALUE, ("options", option), value, fault, remedy)
 
 
 def _flat_fields(fields: object) -> Iterator[SpecProblem]:
@@ -104,14 +107,14 @@ def _csv_delimiter(delimiter: object) -> Iterator[SpecProblem]:
         'write one character in quotes, e.g. ";"; a tab is "\\t" in double quotes, another control character '
         "its number in single ones, '\\x01'"
     )
-    yield SpecProblem(FIELD_VALUE, ("options", "csv_delimiter"), delimiter, fault, remedy)
+    yield _wrong("csv_delimiter", delimiter, fault, remedy)
 
 
 def _csv_columns(columns: object) -> Iterator[SpecProblem]:
     names = list(columns) if isinstance(columns, (list, tuple)) else []
     for name in sorted({str(name) for name in names if names.count(name) > 1}):
         remedy = "name each column once, in the order of the files"
-        yield SpecProblem(FIELD_VALUE, ("options", "csv_columns"), name, "named twice", remedy)
+        yield _wrong("csv_columns", name, "named twice", remedy)
 
 
 def _csv_added(added: object, columns: object) -> Iterator[SpecProblem]:
@@ -121,14 +124,13 @@ def _csv_added(added: object, columns: object) -> Iterator[SpecProblem]:
         if name not in columns or list(added).count(name) > 1:
             fault = "named twice" if name in columns else "not among csv_columns"
             remedy = "name columns of csv_columns that were added later, in the order in which they were"
-            yield SpecProblem(FIELD_VALUE, ("options", "csv_added"), str(name), fault, remedy)
+            yield _wrong("csv_added", str(name), fault, remedy)
 
 
 def _zone(name: object) -> Iterator[SpecProblem]:
     if isinstance(name, str) and name not in zoneinfo.available_timezones():
         remedy = "write DatePartitionTimezone of the endpoint, e.g. Europe/Berlin, or UTC"
-        path = ("options", "date_partition_timezone")
-        yield SpecProblem(FIELD_VALUE, path, name, "no zone of the IANA database", remedy)
+        yield _wrong("date_partition_timezone", name, "no zone of the IANA database", remedy)
 
 
 def _csv_row_delimiter(delimiter: object, of_fields: object) -> Iterator[SpecProblem]:
@@ -138,7 +140,7 @@ def _csv_row_delimiter(delimiter: object, of_fields: object) -> Iterator[SpecPro
     if not text or '"' in text or "\0" in text or text == of_fields:
         remedy = 'write CsvRowDelimiter of the endpoint; a line feed is "\\n" in double quotes'
         fault = "no text, one with a quotation mark or a NUL, or csv_delimiter"
-        yield SpecProblem(FIELD_VALUE, ("options", "csv_row_delimiter"), delimiter, fault, remedy)
+        yield _wrong("csv_row_delimiter", delimiter, fault, remedy)
 
 
 def _path_format(text: object) -> Iterator[SpecProblem]:
@@ -148,7 +150,7 @@ def _path_format(text: object) -> Iterator[SpecProblem]:
         PathFormat.parsed(text)
     except ValueError as error:
         remedy = "write folders as the sink's path.format does, e.g. 'year'=YYYY/'month'=MM/'day'=dd, or drop it"
-        yield SpecProblem(FIELD_VALUE, ("options", "path_format"), text, str(error), remedy)
+        yield _wrong("path_format", text, str(error), remedy)
 
 
 def _log_began(began: object) -> Iterator[SpecProblem]:
@@ -163,4 +165,4 @@ def _log_began(began: object) -> Iterator[SpecProblem]:
         fault = str(error)
     if fault:
         remedy = "write moments as 2026-01-31T12:00:00Z, the oldest first"
-        yield SpecProblem(FIELD_VALUE, ("options", "log_began"), str(began), fault, remedy)
+        yield _wrong("log_began", str(began), fault, remedy)

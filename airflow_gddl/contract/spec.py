@@ -249,22 +249,28 @@ class JobOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobSpec:
-    """Specification of one job: `gddl-job --spec` reads its JSON."""
+class DesiredState:
+    """Tables that a continuous job loads from now on, their tiers and catalogs; its monitor writes it."""
 
     __pydantic_config__ = STRICT
 
-    run_id: str
-    roots: Roots
     tables: tuple[TableSpec, ...]
     tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS), metadata={ALWAYS: True})
-    options: JobOptions = field(default_factory=JobOptions)
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
     access: tuple[SourceAccess, ...] = ()
     """Landing roots that are read with credentials of their own; names of them, never a secret."""
     contract_version: int = field(default=CONTRACT_VERSION, metadata={ALWAYS: True})
     ignorable: tuple[str, ...] = ()
     """Fields in use, as `Class.field`, that a job may ignore if it lacks them. `codec.to_document` writes it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec(DesiredState):
+    """Specification of one job, with the tables that it begins with: `gddl-job --spec` reads its JSON."""
+
+    run_id: str
+    roots: Roots
+    options: JobOptions = field(default_factory=JobOptions)
 
     def tier_of(self, spec: TableSpec) -> TierSpec:
         """The tier of a row, see `TierSpec.for_row`.
@@ -280,16 +286,3 @@ class JobSpec:
         if self.options.origin:
             return self.options.origin[0]
         return self.tables[0].table if len(self.tables) == 1 else "jobs"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DesiredState:
-    """Tables that a continuous job loads from now on, their tiers and catalogs; its monitor writes it."""
-
-    tables: tuple[TableSpec, ...]
-    tiers: Mapping[str, TierSpec] = field(default_factory=lambda: dict(DEFAULT_TIERS), metadata={ALWAYS: True})
-    catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
-    access: tuple[SourceAccess, ...] = ()
-    contract_version: int = field(default=CONTRACT_VERSION, metadata={ALWAYS: True})
-    ignorable: tuple[str, ...] = ()
-    """See `JobSpec.ignorable`."""

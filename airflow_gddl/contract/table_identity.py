@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from operator import ne
 from typing import Any, Literal
 
 from airflow_gddl.contract.codes import (
@@ -41,7 +42,7 @@ class BuiltField:
     """
 
     code: Code
-    differs: Callable[[Any, Any], bool]
+    differs: Callable[[Any, Any], bool] = ne
     repair: Callable[[Any], Repair] = lambda _before: "rebuild"
 
 
@@ -65,23 +66,22 @@ def renamed_names(before: Mapping[str, str], now: Mapping[str, str]) -> frozense
 
 
 BUILT_FIELDS: Mapping[str, BuiltField] = {
-    "mode": BuiltField(code=MODE_CHANGED, differs=lambda was, now: was != now, repair=_reload),
+    "mode": BuiltField(code=MODE_CHANGED, repair=_reload),
     "keys": BuiltField(code=KEYS_CHANGED, differs=lambda was, now: lowered(was) != lowered(now)),
     # Without one, the tables keep the order that they have.
     "sequence_by": BuiltField(code=SEQUENCE_CHANGED, differs=lambda was, now: bool(now) and _lower(was) != _lower(now)),
     "where": BuiltField(
         code=FILTER_CHANGED,
-        differs=lambda was, now: was != now,
         repair=lambda before: "rebuild" if before is None else "reload",
     ),
-    "derive": BuiltField(code=DERIVED_CHANGED, differs=lambda was, now: was != now),
+    "derive": BuiltField(code=DERIVED_CHANGED),
     "partition_by": BuiltField(code=PARTITION_CHANGED, differs=lambda was, now: _lower(was) != _lower(now)),
 }
 """Fields whose difference alone is refused."""
 COLUMN_FIELDS: Mapping[str, BuiltField] = {
     "before_image_prefix": BuiltField(code=BEFORE_IMAGES_CHANGED, differs=differs_as_text),
     "rename": BuiltField(code=RENAME_CHANGED, differs=lambda was, now: bool(renamed_names(was, now)), repair=_reload),
-    "mask": BuiltField(code=MASK_CHANGED, differs=lambda was, now: was != now),
+    "mask": BuiltField(code=MASK_CHANGED),
     # A column that is let in again needs nothing.
     "exclude_columns": BuiltField(code=COLUMNS_CHANGED, differs=lambda was, now: bool(lowered(now) - lowered(was))),
     "columns": BuiltField(

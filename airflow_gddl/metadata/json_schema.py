@@ -94,29 +94,26 @@ def _settings() -> Schema:
             "description": "Begins DAG ids and names of pools, so that metadata folders can share an Airflow.",
         },
         "defaults": {"$ref": "#/$defs/Defaults"},
-        "tiers": {
-            "type": ["object", "null"],
-            "additionalProperties": {"anyOf": [{"$ref": "#/$defs/Tier"}, {"type": "null"}]},
-            "description": "Settings of sizes: changes to `small`, `medium`, `large`, or further tiers.",
-        },
-        "sources": {
-            "type": ["object", "null"],
-            "additionalProperties": {"anyOf": [_source_schema(definitions), {"type": "null"}]},
-            "description": "Source databases by short name, with what holds for all of their tables.",
-        },
-        "runners": {
-            "type": ["object", "null"],
-            "properties": runners,
-            "additionalProperties": {"type": ["object", "null"]},
-            "description": "Settings by runner; never secrets.",
-        },
-        "catalogs": {
-            "type": ["object", "null"],
-            "additionalProperties": _defined(CATALOG, definitions),
-            "description": "Catalogs in which tables may be registered, by the name that rows give.",
-        },
+        "tiers": _section(
+            {"anyOf": [{"$ref": "#/$defs/Tier"}, {"type": "null"}]},
+            "Settings of sizes: changes to `small`, `medium`, `large`, or further tiers.",
+        ),
+        "sources": _section(
+            {"anyOf": [_source_schema(definitions), {"type": "null"}]},
+            "Source databases by short name, with what holds for all of their tables.",
+        ),
+        "runners": _section({"type": ["object", "null"]}, "Settings by runner; never secrets.")
+        | {"properties": runners},
+        "catalogs": _section(
+            _defined(CATALOG, definitions), "Catalogs in which tables may be registered, by the name that rows give."
+        ),
     }
     return _file("metadata/gddl.yaml", properties, definitions, required=[])
+
+
+def _section(entry: Schema, description: str) -> Schema:
+    """A mapping whose entries are alike."""
+    return {"type": ["object", "null"], "additionalProperties": entry, "description": description}
 
 
 def _source_schema(definitions: Schema) -> Schema:
@@ -140,8 +137,7 @@ def _defined(shape: FieldShape[Any], definitions: Schema) -> Schema:
 
 
 def _keys() -> Schema:
-    description = "Key columns by table (`schema.name`); `[]` for a table without keys."
-    keys = {"type": ["object", "null"], "additionalProperties": _COLUMNS, "description": description}
+    keys = _section(_COLUMNS, "Key columns by table (`schema.name`); `[]` for a table without keys.")
     return _file("A file of metadata/keys", {"keys": keys}, {}, required=[])
 
 

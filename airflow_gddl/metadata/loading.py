@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -253,46 +254,24 @@ def _of_each_other(
     sound: dict[str, NamedRow], names: _Names, catalogs: Mapping[str, CatalogSpec]
 ) -> dict[str, list[Problem]]:
     """Problems of valid rows with each other, by table in lower case; what names another row gets its target."""
-    problems = _dependencies(sound, names)
-    _resolve_heartbeats(problems, sound, names)
-    _add_catalog_problems(problems, sound, catalogs)
-    return problems
-
-
-def _dependencies(sound: dict[str, NamedRow], names: _Names) -> dict[str, list[Problem]]:
-    """Problems by table in lower case; `depends_on` of the valid rows is changed to targets."""
-    problems: dict[str, list[Problem]] = {}
+    problems: defaultdict[str, list[SpecProblem]] = defaultdict(list)
     for table, item in sound.items():
-        if item.spec.depends_on:
-            dependencies = _targets(item.spec.depends_on, item.spec.source, names)
-            targets = tuple(one for one in dependencies if isinstance(one, str))
-            sound[table] = replace(item, spec=replace(item.spec, depends_on=targets))
-            if faults := [_placed(one, item.row) for one in dependencies if not isinstance(one, str)]:
-                problems[table] = faults
-    cycles = cyclic([item.spec for item in sound.values()])
-    for table, item in sound.items():
-        if (cycle := cycles.get(item.spec.table)) is not None:
-            problems[table] = [*problems.get(table, ()), _placed(cycle, item.row)]
-    return problems
-
-
-def _resolve_heartbeats(problems: dict[str, list[Problem]], sound: dict[str, NamedRow], names: _Names) -> None:
-    """Heartbeats of the valid rows get their targets; problems are added."""
-    for table, item in sound.items():
-        if item.spec.heartbeat is not None:
-            target = _target(item.spec.heartbeat, item.spec.source, names, ("heartbeat",))
-            if isinstance(target, SpecProblem):
-                problems.setdefault(table, []).append(_placed(target, item.row))
-            else:
-                sound[table] = replace(item, spec=replace(item.spec, heartbeat=target))
-
-
-def _add_catalog_problems(
-    problems: dict[str, list[Problem]], sound: Mapping[str, NamedRow], catalogs: Mapping[str, CatalogSpec]
-) -> None:
-    for spec, problem in check_rows([item.spec for item in sound.values()], catalogs):
-        table = spec.table.lower()
-        problems.setdefault(table, []).append(_placed(problem, sound[table].row))
+        spec = item.spec
+        if not spec.depends_on and spec.heartbeat is None:
+            continue
+        targets = _targets(spec.depends_on, spec.source, names)
+        depends_on = tuple(one for one in targets if isinstance(one, str))
+        if spec.heartbeat is not None:
+            targets.append(heartbeat := _target(spec.heartbeat, spec.source, names, ("heartbeat",)))
+            spec = replace(spec, heartbeat=heartbeat if isinstance(heartbeat, str) else None)
+        sound[table] = replace(item, spec=replace(spec, depends_on=depends_on))
+        problems[table] += [one for one in targets if isinstance(one, SpecProblem)]
+    specs = [item.spec for item in sound.values()]
+    for table, problem in cyclic(specs).items():
+        problems[table.lower()].append(problem)
+    for spec, problem in check_rows(specs, catalogs):
+        problems[spec.table.lower()].append(problem)
+    return {table: [_placed(one, sound[table].row) for one in found] for table, found in problems.items() if found}
 
 
 def _targets(depends_on: Iterable[str], source: str, names: _Names) -> list[str | SpecProblem]:

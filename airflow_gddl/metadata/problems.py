@@ -300,8 +300,12 @@ class Problem:
     @property
     def text(self) -> str:
         """`table.field: message (value) — remedy`."""
-        value = f" (value {self.value})" if self.value else ""
-        return f"{self.about}{': ' if self.about else ''}{self.message}{value} — {self.remedy}"
+        return f"{self.about}{': ' if self.about else ''}{self.said} — {self.remedy}"
+
+    @property
+    def said(self) -> str:
+        """`message (value)`."""
+        return f"{self.message} (value {self.value})" if self.value else self.message
 
     @property
     def about(self) -> str:
@@ -310,9 +314,8 @@ class Problem:
 
     def __str__(self) -> str:
         about = " ".join(part for part in (self.table, self.field) if part)
-        value = f" (value {self.value})" if self.value else ""
         end = "" if self.remedy.endswith((".", "?")) else "."
-        text = f"{self.place}: [{self.code}] {about + ': ' if about else ''}{self.message}{value}."
+        text = f"{self.place}: [{self.code}] {about + ': ' if about else ''}{self.said}."
         return " ".join(f"{text} Remedy: {self.remedy}{end}".split())
 
 

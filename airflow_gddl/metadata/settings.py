@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codec import plain
@@ -142,19 +143,11 @@ def misspelt(environ: Mapping[str, str]) -> Iterator[Problem]:
 
 
 ROOT_FIELDS = ("landing", "lake", "runner", "aws_conn_id", "dag_prefix")
-_SECTIONS = {"defaults": 2, "tiers": 3, "runners": 3, "sources": 3, "catalogs": 3}
+_SECTIONS = {"defaults": 2, "tiers": 3, "sources": 3, "runners": 3, "catalogs": 3}
 
 
-class Override(NamedTuple):
-    """One variable: its settings path (lower case) and value."""
-
-    variable: str
-    path: tuple[str, ...]
-    value: Any
-
-
-def overrides(environ: Mapping[str, str]) -> Iterator[Override]:
-    """The overrides an environment holds, sorted by variable.
+def overrides(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
+    """Variables of an environment that override settings, sorted, each with the setting's path in lower case and value.
 
     Raises:
         MetadataError: where the variable is, never with its value: a section that is not known, a name without its
@@ -166,10 +159,10 @@ def overrides(environ: Mapping[str, str]) -> Iterator[Override]:
         if not text:
             continue
         if parts in {(name,) for name in ROOT_FIELDS}:
-            yield Override(variable, parts, text)
+            yield variable, parts, text
         elif parts[0] in _SECTIONS or len(parts) > 1:
             _check_form(variable, parts)
-            yield Override(variable, parts, _value(variable, text))
+            yield variable, parts, _value(variable, text)
 
 
 def _check_form(variable: str, parts: tuple[str, ...]) -> None:
@@ -194,20 +187,20 @@ def _value(variable: str, text: str) -> Any:
         raise MetadataError(FIELD_VALUE, "not a YAML value", where=variable, remedy=remedy) from error
 
 
-def apply(settings: dict[str, Any], override: Override) -> FieldPath:
+def apply(settings: dict[str, Any], written: tuple[str, ...], value: Any) -> FieldPath:
     """Set one value in a tree of mappings, in place; the path it has there.
 
     Names match existing ones without case, `_` standing for any character a variable's name can't hold.
     """
     here, path = settings, []
-    for part in override.path[:-1]:
+    for part in written[:-1]:
         name = _match(part, here)
         if not isinstance(here.get(name), dict):
             here[name] = {}
         here = here[name]
         path.append(name)
-    last = _match(override.path[-1], here)
-    here[last] = override.value
+    last = _match(written[-1], here)
+    here[last] = value
     return (*path, last)
 
 
@@ -273,9 +266,7 @@ def _check(tier: TierSpec) -> Iterator[SpecProblem]:
         yield problem_at(tier, "airflow", what, "set tables_per_job above 1")
 
 
-FIELDS = (
-    "landing", "lake", "runner", "aws_conn_id", "dag_prefix", "defaults", "tiers", "sources", "runners", "catalogs",
-)  # fmt: skip
+FIELDS = (*ROOT_FIELDS, *_SECTIONS)
 DAG_PREFIX = re.compile(r"[A-Za-z0-9_.-]{0,40}")
 _ABSENT = f"{FILE} (there is none)"
 _ABSENT_REMEDY = """write it with these two lines, or set GDDL_LANDING and GDDL_LAKE:
@@ -288,13 +279,9 @@ class SettingsError(MetadataError):
 
     def __init__(self, problems: tuple[Problem, ...], base: str) -> None:
         self.problems = problems
-        what = "; ".join(f"{p.place}: {p.field + ': ' if p.field else ''}{p.message}{_value_of(p)}" for p in problems)
+        what = "; ".join(f"{p.place}: {p.field + ': ' if p.field else ''}{p.said}" for p in problems)
         remedies = dict.fromkeys(p.remedy for p in problems)
         super().__init__(SETTINGS_INVALID, what, where=base, remedy="; ".join(remedies))
-
-
-def _value_of(problem: Problem) -> str:
-    return f" (value {problem.value})" if problem.value else ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -364,13 +351,13 @@ class _Draft:
                 SpecProblem(FIELD_TYPE, (), document.values, "must be a mapping", "write landing: and lake: fields")
             )
             self.stop_if_wrong()
-        self.values: dict[str, Any] = _copy(document.values or {})
+        self.values: dict[str, Any] = copy.deepcopy(document.values or {})
         self.screen()
 
     def override(self, environ: Mapping[str, str]) -> None:
         try:
-            for override in overrides(environ):
-                self.variables[apply(self.values, override)] = override.variable
+            for variable, path, value in overrides(environ):
+                self.variables[apply(self.values, path, value)] = variable
         except MetadataError as error:
             place = f"{VARIABLE}{error.where}"
             self.problems.append(Problem(code=error.code, message=error.what, remedy=error.remedy, file=place))
@@ -381,8 +368,7 @@ class _Draft:
         for name, value in self.values.items():
             if name not in FIELDS:
                 self.take(SpecProblem(FIELD_UNKNOWN, (name,), value, "no such field", near(name, FIELDS)))
-        names = ("defaults", "tiers", "sources", "runners", "catalogs")
-        sections: dict[FieldPath, Any] = {(name,): self.section(name) for name in names}
+        sections: dict[FieldPath, Any] = {(name,): self.section(name) for name in _SECTIONS}
         if isinstance(runners := self.section("runners"), dict):
             sections |= {("runners", name): value or {} for name, value in runners.items()}
         for path, value in sections.items():
@@ -490,10 +476,3 @@ class _Draft:
         variable = next((name for name in names if name), None)
         placed = report(problem, (Layer(f"{VARIABLE}{variable}", {}) if variable else self.document,))
         return replace(placed, value="") if problem.value is None else placed
-
-
-def _copy(value: Any) -> Any:
-    """Mutable plain copy for overrides."""
-    if isinstance(value, dict):
-        return {name: _copy(item) for name, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list) else value

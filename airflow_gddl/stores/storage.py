@@ -11,9 +11,9 @@ import errno
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeVar, cast
 
 from airflow_gddl.contract import source_access
 from airflow_gddl.contract.codec import from_json_or_none
@@ -22,6 +22,9 @@ from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
 from airflow_gddl.stores import local
 from airflow_gddl.stores.readers import StoredObject, translated
+
+if TYPE_CHECKING:
+    from airflow_gddl.stores.s3 import Buckets
 
 T = TypeVar("T")
 # Of one part: MD5 of the bytes. Of several: MD5 of the parts' MD5s. Only the same bytes can have it, too, but they may
@@ -56,7 +59,7 @@ class Storage:
 
     def __init__(self, environ: Mapping[str, str] = os.environ, *, quick: bool = False) -> None:
         self._environ, self._quick = environ, quick
-        self._s3: dict[SourceAccess | None, _Backend] = {}
+        self._s3: dict[SourceAccess | None, Buckets] = {}
 
     def list(self, folder: str, after: str = "", within: str | None = None) -> Iterator[StoredObject]:
         """Objects below a folder in the order of their names (code points); a missing folder is empty.
@@ -251,8 +254,7 @@ class Storage:
         Raises:
             FileNotFoundError: it has vanished, or was written again since it was listed.
         """
-        now = self.stat(file.path)
-        if now is None or now.etag != file.etag:
+        if not self._is_unchanged(file):
             raise FileNotFoundError(errno.ENOENT, "written again since it was listed", file.path)
 
     def is_as_listed(self, file: HasEtag, fingerprint: str) -> bool:
@@ -260,8 +262,9 @@ class Storage:
 
         Not asked of stores whose tags are digests of whole objects: what was read under a tag has its content.
         """
-        if not fingerprint.startswith(_OF_BYTES):
-            return True
+        return not fingerprint.startswith(_OF_BYTES) or self._is_unchanged(file)
+
+    def _is_unchanged(self, file: HasEtag) -> bool:
         now = self.stat(file.path)
         return now is not None and now.etag == file.etag
 
@@ -273,9 +276,10 @@ class Storage:
 
         return options(self._environ_of(source_access.of_path(path, self._environ)))
 
-    def _of(self, path: str) -> _Backend:
+    def _of(self, path: str) -> Buckets:
+        """What works on the path's store; errors are those of the operating system, or of the client."""
         if not is_s3(path):
-            return local
+            return cast("Buckets", local)  # its functions are the methods of `Buckets`
         access = source_access.of_path(path, self._environ)
         if access not in self._s3:
             from airflow_gddl.stores.s3 import Buckets  # noqa: PLC0415 - see there
@@ -285,23 +289,6 @@ class Storage:
 
     def _environ_of(self, access: SourceAccess | None) -> Mapping[str, str]:
         return self._environ if access is None else source_access.environ_of(access, self._environ)
-
-
-class _Backend(Protocol):
-    """Disks or S3; errors are those of the operating system and of the client."""
-
-    def list(self, folder: str, after: str, within: str | None, /) -> Iterator[StoredObject]: ...
-    def stat(self, path: str, within: str | None, /) -> StoredObject: ...
-    def exists(self, folder: str, /) -> bool: ...
-    def folders(self, folder: str, /) -> Iterable[str]: ...
-    def read(self, path: str, /) -> tuple[bytes, str]: ...
-    def stream(self, path: str, /) -> Iterator[bytes]: ...
-    def open(self, path: str, /) -> BinaryIO: ...
-    def write(self, path: str, data: bytes, /) -> None: ...
-    def copy(self, path: str, target: str, /) -> None: ...
-    def create(self, path: str, data: bytes, /) -> bool: ...
-    def swap(self, path: str, data: bytes, tag: str | None, /) -> bool: ...
-    def delete(self, paths: Sequence[str], /) -> None: ...
 
 
 def read_if_there(store: Storage, path: str) -> bytes | None:

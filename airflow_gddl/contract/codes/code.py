@@ -46,7 +46,7 @@ class Code(str):
         name: str,
         kind: str,
         means: str,
-        do: str,
+        do: str = "as the message says",
         ends: tuple[str, ...] | None = None,
         *,
         judged: bool = False,

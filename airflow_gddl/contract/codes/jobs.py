@@ -41,10 +41,7 @@ AGAINST_DIFFERENT = Code(
     "see [Compare with another table](repair.md#compare-with-another-table)",
 )
 AGAINST_REFUSED = Code(
-    "AGAINST_REFUSED",
-    "fatal",
-    "the other table is missing, can't be read, or can't be matched by key",
-    "as the message says",
+    "AGAINST_REFUSED", "fatal", "the other table is missing, can't be read, or can't be matched by key"
 )
 AGAINST_UNSETTLED = Code(
     "AGAINST_UNSETTLED",
@@ -242,10 +239,7 @@ JOB_NOT_DEPLOYED = Code(
     "`gddl deploy databricks` or `gddl deploy glue`",
 )
 JOB_NOT_STARTED = Code(
-    "JOB_NOT_STARTED",
-    "setup",
-    "the job's process did not start, or `[gddl] job_command` is not `gddl-job`",
-    "as the message says",
+    "JOB_NOT_STARTED", "setup", "the job's process did not start, or `[gddl] job_command` is not `gddl-job`"
 )
 KEY_INVALID = Code(
     "KEY_INVALID",
@@ -395,10 +389,7 @@ REMOTE_RUN_FAILED = Code(
 REMOTE_RUN_LOST = Code("REMOTE_RUN_LOST", "fatal", "the platform no longer knows the run", "run again")
 REPLICA_MISSING = Code("REPLICA_MISSING", "fatal", "the table was never loaded", "load it")
 RESYNC_ROWS_REFUSED = Code(
-    "RESYNC_ROWS_REFUSED",
-    "fatal",
-    "source rows can't be ordered among this table's changes; nothing was written",
-    "as the message says",
+    "RESYNC_ROWS_REFUSED", "fatal", "source rows can't be ordered among this table's changes; nothing was written"
 )
 RESYNC_WAITS = Code(
     "RESYNC_WAITS",

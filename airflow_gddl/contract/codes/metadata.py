@@ -55,7 +55,7 @@ FIELD_REFUSED = Code(
     "a field is not allowed here, or beside another field",
     "remove one of the two, as the message says",
 )
-FIELD_TYPE = Code("FIELD_TYPE", "problem", "a value has the wrong type", "as the message says")
+FIELD_TYPE = Code("FIELD_TYPE", "problem", "a value has the wrong type")
 FIELD_UNKNOWN = Code(
     "FIELD_UNKNOWN", "problem", "the field does not exist", "correct its spelling; the message suggests a name"
 )

@@ -76,9 +76,7 @@ ONBOARD_FILE_UNREADABLE = Code(
 ONBOARD_NOTHING_FOUND = Code(
     "ONBOARD_NOTHING_FOUND", "fatal", "no table has data files", "check `landing`, `--schema`, `--table`"
 )
-ONBOARD_NOT_CARRIED = Code(
-    "ONBOARD_NOT_CARRIED", "warning", "a line of a `--from` file was not converted", "as the message says"
-)
+ONBOARD_NOT_CARRIED = Code("ONBOARD_NOT_CARRIED", "warning", "a line of a `--from` file was not converted")
 ONBOARD_NO_KEY = Code(
     "ONBOARD_NO_KEY",
     "warning",
@@ -86,10 +84,7 @@ ONBOARD_NO_KEY = Code(
     "name the keys, or leave `[]`; remove `enabled: false`",
 )
 ONBOARD_REFUSED = Code(
-    "ONBOARD_REFUSED",
-    "fatal",
-    "a file can't be read, or rows would be invalid; nothing was written",
-    "as the message says",
+    "ONBOARD_REFUSED", "fatal", "a file can't be read, or rows would be invalid; nothing was written"
 )
 ONBOARD_ROW_ELSEWHERE = Code(
     "ONBOARD_ROW_ELSEWHERE",
@@ -103,9 +98,4 @@ ONBOARD_SCHEMA_MISSING = Code(
     "the source has no such schema, or does not show it",
     "check `--schema` and the connection's rights",
 )
-SIMULATE_INVALID = Code(
-    "SIMULATE_INVALID",
-    "fatal",
-    "the input, a number or the folder for `gddl simulate` is invalid",
-    "as the message says",
-)
+SIMULATE_INVALID = Code("SIMULATE_INVALID", "fatal", "the input, a number or the folder for `gddl simulate` is invalid")

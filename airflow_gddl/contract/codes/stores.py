@@ -5,10 +5,7 @@ from __future__ import annotations
 from airflow_gddl.contract.codes.code import Code
 
 AWS_CONNECTION_INVALID = Code(
-    "AWS_CONNECTION_INVALID",
-    "fatal",
-    "the Airflow connection of `aws_conn_id` is missing or unusable",
-    "as the message says",
+    "AWS_CONNECTION_INVALID", "fatal", "the Airflow connection of `aws_conn_id` is missing or unusable"
 )
 BASELINE_LOST = Code(
     "BASELINE_LOST",

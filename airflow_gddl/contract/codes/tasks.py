@@ -39,18 +39,14 @@ MAINTENANCE_DUE = Code(
     ("maintain",),
     judged=True,
 )
-METADATA_INVALID = Code(
-    "METADATA_INVALID", "warning", "a file or setting of the metadata is invalid", "as the message says"
-)
+METADATA_INVALID = Code("METADATA_INVALID", "warning", "a file or setting of the metadata is invalid")
 NOTIFIER_UNREACHABLE = Code(
     "NOTIFIER_UNREACHABLE",
     "retriable",
     "a notifier's service does not answer, or refuses the message",
     "check its connection and network; the next run sends it",
 )
-OPTION_INVALID = Code(
-    "OPTION_INVALID", "fatal", "an option, argument or form field has an invalid value", "as the message says"
-)
+OPTION_INVALID = Code("OPTION_INVALID", "fatal", "an option, argument or form field has an invalid value")
 PIPELINE_UNKNOWN = Code(
     "PIPELINE_UNKNOWN",
     "fatal",
