@@ -10,8 +10,7 @@ from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.codes import METADATA_UNREACHABLE
-from airflow_gddl.contract.errors import RetriableError, invalid_option
+from airflow_gddl.contract.errors import invalid_option
 from airflow_gddl.operators.execution import LoadExecution
 from airflow_gddl.operators.jobs import GddlLoadOperator
 from airflow_gddl.runtime.landing.load_task import Loading
@@ -46,11 +45,7 @@ class TablesLoad(LoadExecution):
 
     def _decided(self) -> dict[str, PipelineWork]:
         """The work by the DAG that loads the tables otherwise."""
-        operator, compiled = self.operator, configuration.compiled_metadata(self.operator.metadata)
-        directory = compiled.directory()
-        if directory is None:
-            why = compiled.state.why or "it has no tables"
-            raise RetriableError(METADATA_UNREACHABLE, why, where=operator.metadata, remedy="see the import errors")
+        operator, directory = self.operator, configuration.directory_of(self.operator.metadata)
         names = requested(directory, operator.tables, operator.select, operator.exclude)
         confs, refused = requests_of({"tables": names, "full_refresh": operator.full_refresh}, directory)
         if refused:
