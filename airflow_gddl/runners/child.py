@@ -95,8 +95,8 @@ class Child:
         self._deadline: float | None = None
         self.cancelled_by: signal.Signals | None = None
         """The first signal that was passed on; null when none came."""
-        self.exit_status: int | None = None
-        """Null until `lines` is exhausted; 128 plus the signal's number when a signal ended the child."""
+        self.exit_status = 1
+        """Of the child once `lines` is exhausted; 128 plus the signal's number when a signal ended the child."""
 
     def lines(self) -> Iterator[Line]:
         """Start the command and yield every line of both streams, in the caller's thread, until it ends.
