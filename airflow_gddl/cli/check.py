@@ -89,7 +89,7 @@ def probe_landing(root: str, environ: Mapping[str, str], *, by_jobs: bool = Fals
     """
     if not is_s3(root):
         if by_jobs and not Path(root).exists():
-            _require_room(next(folder for folder in Path(root).parents if folder.exists()), root)
+            _require_room(root)
             return f"{root} does not exist; a run creates it, since jobs write all of its files"
         _require_folder(root, "landing")
         if not os.access(root, os.R_OK | os.X_OK):
@@ -117,7 +117,7 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
             store.delete(path)
         return f"{root} can be written, read and cleaned"
     if not Path(root).exists():
-        _require_room(next(folder for folder in Path(root).parents if folder.exists()), root)
+        _require_room(root)
         return f"{root} does not exist yet; the first run can create it"
     _require_folder(root, "lake")
     try:
@@ -128,8 +128,9 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
     return f"{root} can be written"
 
 
-def _require_room(parent: Path, root: str) -> None:
-    """A folder can be made in `parent`: permissions alone do not tell, e.g. of a file or of `/proc`."""
+def _require_room(root: str) -> None:
+    """A folder can be made where the root is missing: permissions alone do not tell, e.g. of a file or of `/proc`."""
+    parent = next(folder for folder in Path(root).parents if folder.exists())
     try:
         with tempfile.TemporaryDirectory(dir=parent):
             return

@@ -132,13 +132,9 @@ def _json_of_nested(kind: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described(type_schema: dict[str, Any], field: Mapping[str, Any], spec: TableSpec) -> dict[str, Any]:
-    text = _description(field, spec)
-    return {**type_schema, "description": text} if text else type_schema
-
-
-def _description(field: Mapping[str, Any], spec: TableSpec) -> str:
     texts = {name.lower(): text for name, text in spec.column_descriptions.items()}
-    return texts.get(field["name"].lower(), "")
+    text = texts.get(field["name"].lower())
+    return {**type_schema, "description": text} if text else type_schema
 
 
 app = Group("Tables in catalogs: compare them, or register them.")
