@@ -106,7 +106,9 @@ class Child:
         Raises:
             OSError: the command can't be started.
         """
-        with self._forwarding():
+        # Python delivers signals to the main thread alone; elsewhere they are not ours to take.
+        is_main = threading.current_thread() is threading.main_thread()
+        with handling(self._forward) if is_main else contextlib.nullcontext():
             process = self._start()
             complete = False
             try:
@@ -177,15 +179,6 @@ class Child:
     def _kill_group(process: subprocess.Popen[str]) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-
-    @contextlib.contextmanager
-    def _forwarding(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            # Python delivers signals to the main thread alone; elsewhere they are not ours to take.
-            yield
-            return
-        with handling(self._forward):
-            yield
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         again = self.cancelled_by is not None

@@ -174,7 +174,6 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _WHILE_LOCKED = 5.0
 """Seconds of a read while other processes wait for this one to compile."""
@@ -224,7 +223,7 @@ class Keeper:
 
         return read_ahead(open_folder(self.settings.metadata, self.settings.environ))
 
-    def _read_metadata(self, read: Callable[[], T]) -> T:
+    def _read_metadata(self, read: Callable[[], Answer]) -> Answer:
         return self.reads.call(read, self.settings.metadata, self.settings.environ)
 
     def _is_fresh_enough(self, state: State, generation: Path | None) -> bool:
