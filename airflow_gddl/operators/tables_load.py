@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
-
-from airflow.sdk import Context
 
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
@@ -30,9 +28,9 @@ class TablesLoad(LoadExecution):
 
     operator: GddlLoadOperator
 
-    def __init__(self, operator: GddlLoadOperator, context: Context, resumed: Mapping[str, Any] | None) -> None:
-        super().__init__(operator, context, resumed)
-        operator.metadata = configuration.own_metadata_place(operator.metadata)
+    def run(self) -> Any:
+        self.operator.metadata = configuration.own_metadata_place(self.operator.metadata)
+        return super().run()
 
     @property
     def run_key(self) -> str:
