@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_gddl.contract import python_command
-from airflow_gddl.contract.errors import MetadataError, invalid_option
+from airflow_gddl.contract.codes import METADATA_UNREACHABLE
+from airflow_gddl.contract.errors import MetadataError, RetriableError, invalid_option
 from airflow_gddl.provider import DEFAULTS
 from airflow_gddl.runtime.compiled.cache import CompiledSettings, places
 from airflow_gddl.runtime.compiled.metadata import CompiledMetadata
@@ -116,6 +117,21 @@ def compiled_metadata(metadata: str, *, parsing: bool = False) -> CompiledMetada
             lake_environ=lambda lake, connection: environ_for(lake, aws_conn_id=connection),
         )
     )
+
+
+def directory_of(metadata: str) -> Directory:
+    """A short row for every table, by the metadata that is current.
+
+    Raises:
+        RetriableError: `METADATA_UNREACHABLE`.
+        FatalError: `CACHE_UNUSABLE`.
+    """
+    compiled = compiled_metadata(metadata)
+    directory = compiled.directory()
+    if directory is None:
+        why = compiled.state.why or "it has no tables"
+        raise RetriableError(METADATA_UNREACHABLE, why, where=metadata, remedy="see the import errors")
+    return directory
 
 
 def other_places(configured: str) -> list[str]:

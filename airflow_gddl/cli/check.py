@@ -15,7 +15,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -34,7 +33,6 @@ from airflow_gddl.contract.codes import (
     AIRFLOW_TOO_OLD,
     CATALOG_DENIED,
     CATALOG_UNREACHABLE,
-    COMMAND_MISSING,
     ROOT_UNUSABLE,
     SOURCE_REFUSED,
     SOURCE_UNREACHABLE,
@@ -56,7 +54,7 @@ from airflow_gddl.contract.extensions import (
 )
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
 from airflow_gddl.contract.layout import LandingFolder, join
-from airflow_gddl.contract.packages import needed_by, package_of
+from airflow_gddl.contract.packages import needed_by, package_of, room
 from airflow_gddl.contract.postgresql_log import Finding
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.s3 import is_s3
@@ -89,7 +87,7 @@ def probe_landing(root: str, environ: Mapping[str, str], *, by_jobs: bool = Fals
     """
     if not is_s3(root):
         if by_jobs and not Path(root).exists():
-            _require_room(next(folder for folder in Path(root).parents if folder.exists()), root)
+            _require_room(root)
             return f"{root} does not exist; a run creates it, since jobs write all of its files"
         _require_folder(root, "landing")
         if not os.access(root, os.R_OK | os.X_OK):
@@ -117,7 +115,7 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
             store.delete(path)
         return f"{root} can be written, read and cleaned"
     if not Path(root).exists():
-        _require_room(next(folder for folder in Path(root).parents if folder.exists()), root)
+        _require_room(root)
         return f"{root} does not exist yet; the first run can create it"
     _require_folder(root, "lake")
     try:
@@ -128,8 +126,9 @@ def probe_lake(root: str, environ: Mapping[str, str], name: str) -> str:
     return f"{root} can be written"
 
 
-def _require_room(parent: Path, root: str) -> None:
-    """A folder can be made in `parent`: permissions alone do not tell, e.g. of a file or of `/proc`."""
+def _require_room(root: str) -> None:
+    """A folder can be made where the root is missing: permissions alone do not tell, e.g. of a file or of `/proc`."""
+    parent = next(folder for folder in Path(root).parents if folder.exists())
     try:
         with tempfile.TemporaryDirectory(dir=parent):
             return
@@ -282,7 +281,7 @@ def _unreachable(what: str, remedy: str) -> GddlError:
 
 OLDEST_AIRFLOW = (3, 0, 6)
 _STYLES = {"ok": "green", "failed": "bold red", "warning": "yellow", "skipped": "dim"}
-_PLATFORM = "airflow_gddl.tools.platform_check"
+_PLATFORM = "airflow_gddl.tools.platform_check.command"
 """The room of `--platform`."""
 
 
@@ -345,11 +344,7 @@ def _on_platform(cli: CliContext, metadata: str, **options: Any) -> int:
     Raises:
         FatalError: `COMMAND_MISSING`: its room was deleted.
     """
-    if find_spec(_PLATFORM) is None:
-        what, remedy = "this installation lacks `gddl check --platform`", "install all of airflow-gddl"
-        raise FatalError(COMMAND_MISSING, what, where=_PLATFORM, remedy=remedy)
-    room = importlib.import_module(f"{_PLATFORM}.command")
-    status: int = room.check_platform(cli, metadata, **options)
+    status: int = room(_PLATFORM, "`gddl check --platform`").check_platform(cli, metadata, **options)
     return status
 
 

@@ -11,7 +11,6 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Annotated, Any, TypeVar
 
@@ -19,8 +18,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from airflow_gddl import __version__
-from airflow_gddl.contract.codes import COMMAND_MISSING
-from airflow_gddl.contract.errors import DOCUMENTATION, FatalError, documented
+from airflow_gddl.contract.errors import DOCUMENTATION, documented
+from airflow_gddl.contract.packages import room
 
 _EXTRA = re.compile(r"Got unexpected extra arguments?.*")
 _TABLE = re.compile(r"[^\s.]+\.[^\s.]+")
@@ -52,7 +51,8 @@ class Command:
         Raises:
             FatalError: `COMMAND_MISSING`.
         """
-        target = self._target(name)
+        module, _, attribute = self.place.partition(":")
+        target = getattr(room(module, f"the command `gddl {name}`"), attribute)
         if not isinstance(target, Group):
             single = typer.Typer(add_completion=False)
             single.command(name, cls=SingleCommand)(target)
@@ -65,16 +65,6 @@ class Command:
         command.context_settings = {**_SETTINGS, **command.context_settings}
         command.rich_help_panel = self.panel  # type: ignore[attr-defined] # read by typer when it shows help
         return command
-
-    def _target(self, name: str) -> Any:
-        module, _, attribute = self.place.partition(":")
-        try:
-            return getattr(import_module(module), attribute)
-        except ModuleNotFoundError as error:
-            if not f"{module}.".startswith(f"{error.name}."):
-                raise
-        what, remedy = f"this installation lacks the command `gddl {name}`", "install all of airflow-gddl"
-        raise FatalError(COMMAND_MISSING, what, where=module, remedy=remedy)
 
     @property
     def is_there(self) -> bool:

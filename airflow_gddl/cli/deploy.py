@@ -11,7 +11,7 @@ import typer
 from airflow_gddl.cli import context, options
 from airflow_gddl.cli import metadata as metadata_folder
 from airflow_gddl.contract.errors import MetadataError, invalid_option
-from airflow_gddl.runners.descriptor import RUNNERS, renderer_of
+from airflow_gddl.runners.descriptor import RUNNERS, renderer_of, settings_of
 from airflow_gddl.tools.bundle import EPOCH, MWAA, Bundle, Extra, JobFiles, Target, here
 
 _MWAA = "mwaa"
@@ -159,6 +159,7 @@ def deploy(
     render = renderer_of(runner)
     sizes = {spec.size for spec in loaded.tables if spec.enabled}
     tiers = {size: tier for size, tier in sorted(loaded.tiers.items()) if size in sizes}
-    settings = RUNNERS.get(runner).decoded(runner, loaded.runners.get(runner, {}))
+    section = RUNNERS.get(runner).settings
+    settings = section and settings_of(runner, section, loaded.runners.get(runner, {}))
     out.mkdir(parents=True, exist_ok=True)
     cli.screen.say(render(out, tiers, settings, loaded.roots))

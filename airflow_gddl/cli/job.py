@@ -534,15 +534,7 @@ def run_tables(
     Raises:
         GddlError: nothing was run.
     """
-    spec = JobSpec(
-        run_id=cli.run_id(),
-        roots=loaded.roots,
-        tables=tables,
-        tiers=loaded.tiers,
-        options=job_options,
-        catalogs=loaded.catalogs,
-        access=of_tables(loaded.access, tables),
-    )
+    spec = job_of(cli.run_id(), loaded, tables, job_options)
     with display(cli.screen, len(tables), as_json=as_json) as listener:
         runner = runner_of(cli, loaded, spec.run_id, listener.tick)
         outcome = runner.run(spec, listener)
@@ -556,6 +548,18 @@ def run_tables(
     elif isinstance(job_options.action, Maintain | Verify) and not job_options.dry_run:
         recorder_of(cli, loaded).take_maintenance(outcome.results)
     return outcome
+
+
+def job_of(run_id: str, loaded: LoadedMetadata, tables: tuple[TableSpec, ...], job_options: JobOptions) -> JobSpec:
+    return JobSpec(
+        run_id=run_id,
+        roots=loaded.roots,
+        tables=tables,
+        tiers=loaded.tiers,
+        options=job_options,
+        catalogs=loaded.catalogs,
+        access=of_tables(loaded.access, tables),
+    )
 
 
 def recorder_of(cli: CliContext, loaded: LoadedMetadata) -> StateRecorder:

@@ -47,6 +47,7 @@ NamedTables = Annotated[
     ),
 ]
 OneTable = Annotated[str, typer.Option(metavar="SCHEMA.NAME", help="The table.", autocompletion=complete_table)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the batches without running them.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Don't ask.")]
 All = Annotated[bool, typer.Option("--all", help="All tables, where none is named.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON lines on standard output, and nothing else there.")]

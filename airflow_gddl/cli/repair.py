@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 _LOSSES = ("files", "rows_before", "rows", "appear", "vanish", "change", "archived")
 _READ = ("rows", "absent", "files")
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the batches without running them.")]
-
 
 def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one parameter
     ctx: typer.Context,
@@ -56,7 +54,7 @@ def rebuild(  # noqa: PLR0913 - typer reads each option of the command from one 
     yes: options.Yes = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     wait: options.Wait = 0.0,
 ) -> None:
     """Make replica and history again from what the lake knows: the change table, and files not yet in it.
@@ -85,7 +83,7 @@ def reload(  # noqa: PLR0913 - typer reads each option of the command from one p
         str | None, typer.Option(metavar="TIME", help="Only files last modified before then; as --since.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Also where rows, columns or changes go; else it asks.")] = False,
-    dry_run: DryRun = False,
+    dry_run: options.DryRun = False,
     metadata: options.Metadata = "metadata",
     json: options.Json = False,
     wait: options.Wait = 0.0,

@@ -16,6 +16,7 @@ from airflow_gddl.cli.job import (
     Request,
     ask_for_all,
     carry_out,
+    job_of,
     recorder_of,
     runner_of,
     show_counts,
@@ -27,7 +28,7 @@ from airflow_gddl.contract.actions import Load, LoadFromSource, Plan, Rebuild, R
 from airflow_gddl.contract.errors import invalid_option
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.source_access import of_tables
-from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, JobSpec, TableSpec
+from airflow_gddl.contract.spec import Continuous, DesiredState, JobOptions, TableSpec
 from airflow_gddl.runners.descriptor import RUNNERS
 from airflow_gddl.runners.interface import JobOutcome
 from airflow_gddl.runtime.compiled.keeper import sign
@@ -57,15 +58,7 @@ def keep(cli: CliContext, request: Request) -> JobOutcome:
         loaded.roots, f"by-hand-{run_id}", _Followed(cli, request, signature).desired, cli.environ
     )
     standing.put(_desired(loaded, tables))
-    spec = JobSpec(
-        run_id=run_id,
-        roots=loaded.roots,
-        tables=tables,
-        tiers=loaded.tiers,
-        catalogs=loaded.catalogs,
-        access=of_tables(loaded.access, tables),
-        options=JobOptions(continuous=Continuous(folder=standing.folder)),
-    )
+    spec = job_of(run_id, loaded, tables, JobOptions(continuous=Continuous(folder=standing.folder)))
     recorder = recorder_of(cli, loaded)
     # One line for each turn, since a continuous job has no end for a progress bar.
     monitor = _Monitor(standing=standing, state=recorder, listener=Lines(cli.screen, as_json=request.as_json))
@@ -125,7 +118,7 @@ def run(  # noqa: PLR0913 - typer reads each option of the command from one para
     every: options.All = False,
     yes: options.Yes = False,
     json: options.Json = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the planned batches without running them.")] = False,
+    dry_run: options.DryRun = False,
     wait: options.Wait = 0.0,
     continuous: Annotated[
         bool, typer.Option("--continuous", help="Keep running and load files as they land, until Ctrl-C.")

@@ -132,13 +132,9 @@ def _json_of_nested(kind: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described(type_schema: dict[str, Any], field: Mapping[str, Any], spec: TableSpec) -> dict[str, Any]:
-    text = _description(field, spec)
-    return {**type_schema, "description": text} if text else type_schema
-
-
-def _description(field: Mapping[str, Any], spec: TableSpec) -> str:
     texts = {name.lower(): text for name, text in spec.column_descriptions.items()}
-    return texts.get(field["name"].lower(), "")
+    text = texts.get(field["name"].lower())
+    return {**type_schema, "description": text} if text else type_schema
 
 
 app = Group("Tables in catalogs: compare them, or register them.")
@@ -202,12 +198,12 @@ def _lines(result: JobResult, *, acted: bool) -> Iterator[list[Cell | str]]:
             yield [*first, _state("problem"), table["code"], "", ""]
         if table["action"] == "create":
             yield [*first, _state("registered" if acted else "missing"), "", "", ""]
-        for one in table["differences"]:
-            what = f"{one['aspect']} {one['name']}".strip()
-            yield [*first, _state("altered" if acted else "different"), what, one["registered"], one["wanted"]]
-        for one in table["unaltered"]:
-            what = f"{one['aspect']} {one['name']}".strip()
-            yield [*first, _state("different"), f"{what} (can't be altered)", one["registered"], one["wanted"]]
+        state = "altered" if acted else "different"
+        found = [(state, "", one) for one in table["differences"]]
+        found += [("different", " (can't be altered)", one) for one in table["unaltered"]]
+        for state, more, one in found:
+            what = f"{one['aspect']} {one['name']}".strip() + more
+            yield [*first, _state(state), what, one["registered"], one["wanted"]]
 
 
 def _state(word: str) -> Cell:

@@ -6,9 +6,11 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 
-from airflow_gddl.contract.codes import PACKAGE_MISSING
+from airflow_gddl.contract.codes import COMMAND_MISSING, PACKAGE_MISSING
 from airflow_gddl.contract.errors import FatalError
 
 _OWN = ("airflow_gddl", "spark_jobs")
@@ -112,6 +114,23 @@ def of_import(error: ImportError, user: str, *, install: str = "", where: str = 
     remedy = missing.remedy.replace("pip install", "pip install --upgrade --upgrade-strategy eager")
     what = f"{user} can't import what it needs of the package {package_of(module)[0]}: {error}"
     return FatalError(PACKAGE_MISSING, what, where=missing.where, remedy=remedy)
+
+
+def room(module: str, lacks: str, remedy: str = "install all of airflow-gddl") -> ModuleType:
+    """Import a part of this project that may have been deleted.
+
+    Args:
+        lacks: what this installation then lacks.
+
+    Raises:
+        FatalError: `COMMAND_MISSING`.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise
+    raise FatalError(COMMAND_MISSING, f"this installation lacks {lacks}", where=module, remedy=remedy)
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from airflow_gddl.runtime.landing.continuous_job import ContinuousJobMonitor
 from airflow_gddl.runtime.landing.load_task import Loading
 from airflow_gddl.runtime.landing.run_request import from_params
 from airflow_gddl.runtime.landing.tables_with_work import Question, observe
-from airflow_gddl.runtime.table_directory import in_order
 from airflow_gddl.triggers import utc_now
 from airflow_gddl.version_compat import AirflowException
 
@@ -106,12 +105,5 @@ class ContinuousExecution(LoadExecution):
         hours = configuration.number("continuous_hours")
         is_continuous = Continuous(folder=folder, seconds=hours * 3600 if hours > 0 else None)
         origin = (self.operator.pipeline, self.run_key, self.operator.task_id)
-        return JobSpec(
-            run_id=self.job_id(f"{self.operator.pipeline} continuous"),
-            roots=document.roots,
-            tables=in_order(document.specs),
-            tiers=document.tiers,
-            catalogs=document.catalogs,
-            access=document.access,
-            options=JobOptions(continuous=is_continuous, origin=origin),
-        )
+        run_id = self.job_id(f"{self.operator.pipeline} continuous")
+        return document.job(run_id, document.specs, JobOptions(continuous=is_continuous, origin=origin))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codes import COMMAND_MISSING
-from airflow_gddl.contract.errors import FatalError
+from airflow_gddl.contract.packages import room
 from airflow_gddl.hooks.aws import ConnectedEnviron, fetch_named, fetch_sources
 from airflow_gddl.metadata.folder import open_folder
 from airflow_gddl.metadata.loading import LoadedMetadata
@@ -23,21 +21,26 @@ from airflow_gddl.runtime.landing.run_request import refuse_unknown
 if TYPE_CHECKING:
     from airflow_gddl.operators.jobs import GddlNewTablesOperator
 
+_PLACE = "airflow_gddl.tools.onboarding.new_tables"
+
 
 def execute(operator: GddlNewTablesOperator, context: Context) -> dict[str, list[str]]:
     """See `GddlNewTablesOperator.execute`."""
     skip_in_backfill(context)
     with airflow_errors():
-        room = _room()
+        new_tables = room(_PLACE, _PLACE, "install all of airflow-gddl, or remove new_tables")
         environ = configuration.environ_for(operator.metadata)
-        request = room.LookRequest(
+        request = new_tables.LookRequest(
             folder=open_folder(operator.metadata, environ),
             environ=environ,
             reaching=_reaching,
             now=time.time(),
         )
         decisions = _decisions(context["params"])
-        looked = room.look(request) if decisions is None else room.decide(request, room.Decisions(**decisions))
+        if decisions is None:
+            looked = new_tables.look(request)
+        else:
+            looked = new_tables.decide(request, new_tables.Decisions(**decisions))
         fresh: defaultdict[str, list[str]] = defaultdict(list)
         for table in looked.fresh:
             fresh[table.standing].append(table.name)
@@ -49,19 +52,6 @@ def execute(operator: GddlNewTablesOperator, context: Context) -> dict[str, list
         if looked.faults:
             raise looked.faults[0]
     return dict(fresh)
-
-
-def _room() -> Any:
-    """
-    Raises:
-        FatalError: `COMMAND_MISSING`.
-    """
-    place = "airflow_gddl.tools.onboarding.new_tables"
-    try:
-        return importlib.import_module(place)
-    except ModuleNotFoundError as error:
-        what, remedy = f"this installation lacks {place}", "install all of airflow-gddl, or remove new_tables"
-        raise FatalError(COMMAND_MISSING, what, where=place, remedy=remedy) from error
 
 
 def _decisions(params: Mapping[str, Any]) -> dict[str, tuple[str, ...]] | None:

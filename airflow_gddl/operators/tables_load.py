@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from airflow.sdk import Context
-
 from airflow_gddl import configuration
 from airflow_gddl.contract.codec import decode, plain
-from airflow_gddl.contract.codes import METADATA_UNREACHABLE
-from airflow_gddl.contract.errors import RetriableError, invalid_option
+from airflow_gddl.contract.errors import invalid_option
 from airflow_gddl.operators.execution import LoadExecution
 from airflow_gddl.operators.jobs import GddlLoadOperator
 from airflow_gddl.runtime.landing.load_task import Loading
@@ -31,9 +28,9 @@ class TablesLoad(LoadExecution):
 
     operator: GddlLoadOperator
 
-    def __init__(self, operator: GddlLoadOperator, context: Context, resumed: Mapping[str, Any] | None) -> None:
-        super().__init__(operator, context, resumed)
-        operator.metadata = configuration.own_metadata_place(operator.metadata)
+    def run(self) -> Any:
+        self.operator.metadata = configuration.own_metadata_place(self.operator.metadata)
+        return super().run()
 
     @property
     def run_key(self) -> str:
@@ -46,11 +43,7 @@ class TablesLoad(LoadExecution):
 
     def _decided(self) -> dict[str, PipelineWork]:
         """The work by the DAG that loads the tables otherwise."""
-        operator, compiled = self.operator, configuration.compiled_metadata(self.operator.metadata)
-        directory = compiled.directory()
-        if directory is None:
-            why = compiled.state.why or "it has no tables"
-            raise RetriableError(METADATA_UNREACHABLE, why, where=operator.metadata, remedy="see the import errors")
+        operator, directory = self.operator, configuration.directory_of(self.operator.metadata)
         names = requested(directory, operator.tables, operator.select, operator.exclude)
         confs, refused = requests_of({"tables": names, "action": "rebuild" if operator.rebuild else "run"}, directory)
         if refused:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -48,10 +48,6 @@ class Progress:
     done: tuple[str, ...] = ()
     format: int = 1
 
-    def after(self, done: Iterable[str]) -> Progress:
-        """Add a finished job."""
-        return replace(self, shares=self.shares + 1, done=tuple(sorted({*self.done, *done})))
-
 
 TABLES_PER_JOB = 1000
 
@@ -91,7 +87,8 @@ class UpkeepExecution(Execution):
             done = self._job(document, share, action, progress.shares)
             results += done
             self.failed += tuple(_short(result) for result in done if result.status == "failed")
-            progress = progress.after(result.table for result in done if result.status != "failed")
+            finished = {*progress.done, *(result.table for result in done if result.status != "failed")}
+            progress = replace(progress, shares=progress.shares + 1, done=tuple(sorted(finished)))
             open_store(environ).write(path, to_json(progress).encode())
         if self.failed:
             raise self.failure(self.failed, len(specs))

@@ -13,8 +13,7 @@ from typing import Any
 from airflow.sdk import Context
 
 from airflow_gddl import configuration
-from airflow_gddl.contract.codes import LAKE_UNREADABLE
-from airflow_gddl.contract.errors import GddlError, RetriableError, invalid_option
+from airflow_gddl.contract.errors import GddlError, invalid_option
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.spec import Roots
 from airflow_gddl.links import table_page
@@ -145,11 +144,9 @@ def watch(
         RetriableError: the lake can't be read. Errors of notifiers pass through; then nothing counts as sent.
         MetadataError: `OPTION_INVALID`.
     """
-    known = StateReader(directory.roots.lake, time.time, environ=environ).read()
+    known = StateReader(directory.roots.lake, time.time, environ=environ).required()
     for trouble in known.troubles:
         log.warning("%s", trouble.what)
-    if known.troubles and not known.read:
-        raise RetriableError(LAKE_UNREADABLE, known.troubles[0].what, remedy="check `lake` and its credentials")
     homes = {row.table: row.dag_id for row in directory.rows if row.dag_id is not None}
     moved = moves(known.notified_by, homes)
     _follow(directory.roots, moved, environ)

@@ -95,8 +95,8 @@ class Child:
         self._deadline: float | None = None
         self.cancelled_by: signal.Signals | None = None
         """The first signal that was passed on; null when none came."""
-        self.exit_status: int | None = None
-        """Null until `lines` is exhausted; 128 plus the signal's number when a signal ended the child."""
+        self.exit_status = 1
+        """Of the child once `lines` is exhausted; 128 plus the signal's number when a signal ended the child."""
 
     def lines(self) -> Iterator[Line]:
         """Start the command and yield every line of both streams, in the caller's thread, until it ends.
@@ -106,7 +106,9 @@ class Child:
         Raises:
             OSError: the command can't be started.
         """
-        with self._forwarding():
+        # Python delivers signals to the main thread alone; elsewhere they are not ours to take.
+        is_main = threading.current_thread() is threading.main_thread()
+        with handling(self._forward) if is_main else contextlib.nullcontext():
             process = self._start()
             complete = False
             try:
@@ -177,15 +179,6 @@ class Child:
     def _kill_group(process: subprocess.Popen[str]) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-
-    @contextlib.contextmanager
-    def _forwarding(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            # Python delivers signals to the main thread alone; elsewhere they are not ours to take.
-            yield
-            return
-        with handling(self._forward):
-            yield
 
     def _forward(self, number: int, _frame: FrameType | None) -> None:
         again = self.cancelled_by is not None

@@ -108,14 +108,6 @@ class RunnerDescriptor:
         """Jobs run on a platform, not below the calling process."""
         return bool(self.platform)
 
-    def decoded(self, name: str, declared: Mapping[str, Any]) -> Any:
-        """Settings as written as an instance of `settings`; null: the runner has none.
-
-        Raises:
-            MetadataError: `RUNNER_SETTINGS_INVALID`.
-        """
-        return None if self.settings is None else settings_of(name, self.settings, declared)
-
 
 LOCAL = RunnerDescriptor(
     runner="airflow_gddl.runners.this_machine:make",
@@ -207,7 +199,11 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
     submission = settings.submission
     if submission is None:
         raise LookupError(f"runner {name} needs a submission context")
-    _check_roots(name, settings.declared, submission.roots)
+    # Checked again, since a task may name another runner than `gddl.yaml`.
+    roots: dict[FieldPath, str] = {("landing",): submission.roots.landing, ("lake",): submission.roots.lake}
+    for problem in check_remote(name, settings.declared, roots):
+        what = f"{problem.field} {problem.value!r}: {problem.message}"
+        raise MetadataError(problem.code, what, where="gddl.yaml", remedy=problem.remedy)
     store = open_store(settings.environ)
     return RemoteRunner(
         open=lambda: make_platform(name, settings.declared, settings.environ, settings.connections),
@@ -216,13 +212,6 @@ def make_runner(name: str, settings: RunnerSettings) -> Runner:
         patient=submission.patient,
         since=submission.since,
     )
-
-
-def _check_roots(name: str, settings: Mapping[str, Any], roots: Roots) -> None:
-    """Checked again, since a task may name another runner than `gddl.yaml`."""
-    for problem in check_remote(name, settings, {("landing",): roots.landing, ("lake",): roots.lake}):
-        what = f"{problem.field} {problem.value!r}: {problem.message}"
-        raise MetadataError(problem.code, what, where="gddl.yaml", remedy=problem.remedy)
 
 
 def make_platform(

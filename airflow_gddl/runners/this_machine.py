@@ -107,13 +107,17 @@ def open_log(spec: JobSpec) -> JobLog:
     """In the lake's folder of the job's group; for a lake on S3 in a new folder of the machine's temporary one.
 
     Raises:
-        OSError: it can't be written.
+        FatalError: `LAKE_NOT_WRITABLE`.
     """
-    if is_s3(spec.roots.lake):
-        return JobLog(Path(tempfile.mkdtemp(prefix="gddl-logs-")), spec.run_id)
-    folder = Path(log_folder(spec.roots.lake, spec.log_group))
-    folder.mkdir(parents=True, exist_ok=True)
-    return JobLog(folder, spec.run_id)
+    try:
+        if is_s3(spec.roots.lake):
+            return JobLog(Path(tempfile.mkdtemp(prefix="gddl-logs-")), spec.run_id)
+        folder = Path(log_folder(spec.roots.lake, spec.log_group))
+        folder.mkdir(parents=True, exist_ok=True)
+        return JobLog(folder, spec.run_id)
+    except OSError as error:
+        what, remedy = f"no log can be written: {error}", "check `lake` in gddl.yaml and the folder's permissions"
+        raise FatalError(LAKE_NOT_WRITABLE, what, where=spec.roots.lake, remedy=remedy) from error
 
 
 def keep(log: Path, spec: JobSpec, environ: Mapping[str, str]) -> str:
@@ -238,17 +242,16 @@ class JobProcess:
         check_roots(spec, self.environ)
         with scratch("order") as folder:
             child = self._child(spec, folder)
-            with closing(_open_log(spec)) as log:
+            with closing(open_log(spec)) as log:
                 reader = _Reader(listener, log, is_continuous=spec.options.continuous is not None)
                 try:
                     _attend(child, spec, reader)
                 except BaseException:  # such as the task's time limit
                     keep(log.path, spec, self.environ)
                     raise
-        status = child.exit_status if child.exit_status is not None else 1
         return JobOutcome(
             results=tuple(reader.results.values()),
-            exit_status=status,
+            exit_status=child.exit_status,
             cancelled_by=child.cancelled_by,
             log=keep(reader.log.path, spec, self.environ),
         )
@@ -306,7 +309,7 @@ def _attend(child: Child, spec: JobSpec, reader: _Reader) -> None:
             reader.take(line)
     except OSError as error:
         raise FatalError(JOB_NOT_STARTED, f"the job's process did not start: {error}") from error
-    status = child.exit_status if child.exit_status is not None else 1
+    status = child.exit_status
     if reader.is_continuous and status == 0:
         return  # stopped before these tables started: no result, no error
     for table in spec.tables:
@@ -336,16 +339,6 @@ def how_it_ended(status: int) -> str:
     number = status - 128
     name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     return f"was killed by {name}{' (out of memory?)' if number == signal.SIGKILL else ''}"
-
-
-def _open_log(spec: JobSpec) -> JobLog:
-    try:
-        return open_log(spec)
-    except OSError as error:
-        remedy = "check `lake` in gddl.yaml and the folder's permissions"
-        raise FatalError(
-            LAKE_NOT_WRITABLE, f"no log can be written: {error}", where=spec.roots.lake, remedy=remedy
-        ) from error
 
 
 class LocalRunner(JobProcess):

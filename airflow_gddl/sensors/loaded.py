@@ -9,8 +9,6 @@ from typing import Any
 
 from airflow.sdk import BaseSensorOperator, Context
 
-from airflow_gddl.contract.codes import LAKE_UNREADABLE, METADATA_UNREACHABLE
-
 _SHOWN = 20
 
 
@@ -63,20 +61,13 @@ class GddlSensor(BaseSensorOperator):
     def _behind(self) -> list[str]:
         """A line for each table that is not up to date."""
         from airflow_gddl import configuration  # noqa: PLC0415 - imported when needed
-        from airflow_gddl.contract.errors import RetriableError  # noqa: PLC0415 - as above
         from airflow_gddl.runtime.landing.run_request import loaded_by, moment_in, requested  # noqa: PLC0415 - as above
         from airflow_gddl.runtime.state.lake_state import StateReader, table_statuses  # noqa: PLC0415 - as above
 
-        place = configuration.own_metadata_place(self.metadata)
-        compiled = configuration.compiled_metadata(place)
-        directory = compiled.directory()
-        if directory is None:
-            raise RetriableError(METADATA_UNREACHABLE, compiled.state.why or "no table", where=place, remedy="retry")
+        directory = configuration.directory_of(configuration.own_metadata_place(self.metadata))
         homes = loaded_by(requested(directory, self.tables, self.select, self.exclude), directory)
         rows = [row for row in directory.rows if row.table in homes]
-        known = StateReader(directory.roots.lake, time.time, configuration.environ_of(directory)).read()
-        if known.troubles and not known.read:
-            raise RetriableError(LAKE_UNREADABLE, known.troubles[0].what, remedy="check `lake` and its credentials")
+        known = StateReader(directory.roots.lake, time.time, configuration.environ_of(directory)).required()
         moment = moment_in(f"as_of {self.as_of!r}", self.as_of, "{{ data_interval_end }}")
         late_rows = [one for one in table_statuses(rows, known, time.time()) if (one.as_of or 0.0) < moment]
         return [_line(one.row.table, one.as_of, one.record.error if one.failed else None) for one in late_rows]

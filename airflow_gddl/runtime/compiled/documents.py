@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from airflow_gddl.contract.codec import compact, decode
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.source_access import SourceAccess
-from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
+from airflow_gddl.contract.spec import JobOptions, JobSpec, Roots, TableSpec, TierSpec
 from airflow_gddl.runtime.compiled.cache import (
     INDEX,
     PLACEMENT,
@@ -28,7 +28,7 @@ from airflow_gddl.runtime.compiled.cache import (
     index_entry,
     write,
 )
-from airflow_gddl.runtime.table_directory import TableRow
+from airflow_gddl.runtime.table_directory import TableRow, in_order
 from airflow_gddl.topology.pipelines import Pipeline
 from airflow_gddl.topology.placement import Placement
 
@@ -69,6 +69,18 @@ class PipelineDocument:
     access: tuple[SourceAccess, ...] = ()
     catalogs: Mapping[str, CatalogSpec] = field(default_factory=dict)
     heartbeats: tuple[str, ...] = ()
+
+    def job(self, run_id: str, specs: Sequence[TableSpec], options: JobOptions) -> JobSpec:
+        """A job that loads some of its tables."""
+        return JobSpec(
+            run_id=run_id,
+            roots=self.roots,
+            tables=in_order(specs),
+            tiers=self.tiers,
+            options=options,
+            catalogs=self.catalogs,
+            access=self.access,
+        )
 
     def spec_of(self, table: str) -> TableSpec | None:
         """The row of a table; None: the pipeline does not load it."""

@@ -174,7 +174,6 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 _WHILE_LOCKED = 5.0
 """Seconds of a read while other processes wait for this one to compile."""
@@ -224,7 +223,7 @@ class Keeper:
 
         return read_ahead(open_folder(self.settings.metadata, self.settings.environ))
 
-    def _read_metadata(self, read: Callable[[], T]) -> T:
+    def _read_metadata(self, read: Callable[[], Answer]) -> Answer:
         return self.reads.call(read, self.settings.metadata, self.settings.environ)
 
     def _is_fresh_enough(self, state: State, generation: Path | None) -> bool:
@@ -280,6 +279,8 @@ class Keeper:
             folder: the metadata, read.
             outdated: tag of the placement that no longer holds; None: it still does.
         """
+        from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - of a compilation alone
+
         state, generation = self.cache.read_state()
         unchanged = state is not None and state.signature == signature.text and state.placement_tag != outdated
         if state is not None and unchanged and not afresh:
@@ -290,7 +291,7 @@ class Keeper:
             return self._stale(state, generation, signature.text, error)
         except (GddlError, OSError) as error:
             return self._stale(state, generation, "", error)
-        made = self._add(compiled)
+        made = documents.add(self.cache, compiled)
         state = State(
             signature=signature.text,
             built_at=self.settings.now(),
@@ -306,11 +307,6 @@ class Keeper:
         self.cache.write_state(state, made)
         self.cache.clean(made)
         return state, made
-
-    def _add(self, compiled: Compiled) -> Path:
-        from airflow_gddl.runtime.compiled import documents  # noqa: PLC0415 - of a compilation alone
-
-        return documents.add(self.cache, compiled)
 
     def _stale(
         self, state: State | None, generation: Path | None, tried: str, error: Exception

@@ -22,23 +22,21 @@ from airflow_gddl.contract.spec import Roots
 from airflow_gddl.runtime.landing.polling import Poll, poll_folders
 from airflow_gddl.stores import Storage, open_store
 
-
-class NotAnEventError(ValueError):
-    """The message is not an object store notification."""
+_LOG = logging.getLogger(__name__)
 
 
-def objects_of(body: str) -> tuple[str, ...]:
+def objects_of(body: str) -> tuple[str, ...] | None:
     """`s3://bucket/key` of each object that was created, changed or removed; none for S3's test message.
 
-    Accepts S3 records, S3 records wrapped by SNS, and EventBridge events.
-
-    Raises:
-        NotAnEventError
+    Accepts S3 records, S3 records wrapped by SNS, and EventBridge events. None for a message that is not an event: it
+    stays in the queue, whose redrive policy moves it to the dead-letter queue.
     """
     try:
         return tuple(_objects(json.loads(body)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotAnEventError(f"{type(error).__name__}: {error}; the message: {body[:200]!r}") from error
+        what = "a queue message is not an event: %s: %s; the message: %r"
+        _LOG.warning(what, type(error).__name__, error, body[:200])
+        return None
 
 
 def _objects(message: Any) -> Iterator[str]:
@@ -205,7 +203,6 @@ def _region(url: str) -> str | None:
     return host[1] if len(host) > 3 and host[0] == "sqs" and "amazonaws" in host else None
 
 
-_LOG = logging.getLogger(__name__)
 _DRAIN_SECONDS = 20.0
 
 
@@ -296,19 +293,9 @@ class Following:
             messages += some
             if not some:
                 break
-        good = {message: objects for message in messages if (objects := _objects_of(message)) is not None}
+        good = {message: objects for message in messages if (objects := objects_of(message.body)) is not None}
         places = places_with_news((url for objects in good.values() for url in objects), roots.landing)
         if places:
             publish(open_store(self.environ), roots.lake, places, self.clock())
         self.queue.delete(good)
         return bool(good)
-
-
-def _objects_of(message: Message) -> tuple[str, ...] | None:
-    """Null for a message that is not an event: it stays in the queue, whose redrive policy moves it to the dead-letter
-    queue."""
-    try:
-        return objects_of(message.body)
-    except NotAnEventError as error:
-        _LOG.warning("a queue message is not an event: %s", error)
-        return None

@@ -20,7 +20,6 @@ from airflow_gddl.runtime.landing.run_request import RunRequestForm, is_by_perso
 from airflow_gddl.runtime.landing.tables_with_work import PipelineWork, Stage
 from airflow_gddl.runtime.state.recording import StateRecorder
 from airflow_gddl.runtime.state.table_runs import TableHint, extra_of
-from airflow_gddl.runtime.table_directory import in_order
 
 _LOG = logging.getLogger(__name__)
 
@@ -210,15 +209,7 @@ class Loading:
             origin=(self.document.pipeline.dag_id, *self._airflow),
         )
         names = hashlib.sha256("\n".join(spec.table for spec in specs).encode()).hexdigest()
-        job = JobSpec(
-            run_id=f"{self.job_id}{names[:4]}",
-            roots=self.document.roots,
-            tables=in_order(specs),
-            tiers=self.document.tiers,
-            options=options,
-            catalogs=self.document.catalogs,
-            access=self.document.access,
-        )
+        job = self.document.job(f"{self.job_id}{names[:4]}", specs, options)
         self._kept = []
         self._job_started = (job, time.monotonic())
         outcome = runner.run(job, self)

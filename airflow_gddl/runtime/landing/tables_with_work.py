@@ -164,10 +164,9 @@ def of_table(work: PipelineWork, spec: TableSpec) -> PipelineWork:
     """The work of one of its tables; a table that was waiting gets a mark that no listing produces, so that the next
     run lists its folder again.
     """
-    if spec.table in work.initial:
-        return replace(work, initial={spec.table: work.initial[spec.table]}, increments={}, held={}, unmet={})
-    mark_ = work.increments.get(spec.table, f".{row_digest(spec)}")
-    return replace(work, initial={}, increments={spec.table: mark_}, held={}, unmet={})
+    initial = {name: mark_ for name, mark_ in work.initial.items() if name == spec.table}
+    increments = {} if initial else {spec.table: work.increments.get(spec.table, f".{row_digest(spec)}")}
+    return replace(work, initial=initial, increments=increments, held={}, unmet={})
 
 
 def decide(document: PipelineDocument, form: RunRequestForm, run: str, seen: PipelineListing) -> PipelineWork:
@@ -183,11 +182,12 @@ def decide(document: PipelineDocument, form: RunRequestForm, run: str, seen: Pip
     finished = any(seen.state.end_of(stage, run) is not None for stage in ("initial", "increments"))
     hints = seen.state.hints
     again = {name for name, hint in hints.items() if finished and hint.run == run} | seen.of_older_run
-    requested = form.names(document.pipeline.tables) if form.is_some else frozenset(again)
+    named = form.names(document.pipeline.tables) if form.is_some else set[str]()
+    requested = named if form.is_some else again.copy()
     checks_all = is_by_person(run) and not form.is_some
     if checks_all:
         again |= {name for name in document.pipeline.tables if seen.polls[name].files > LISTED_IN_PART}
-    forced = form.names(document.pipeline.tables) | again if form.is_some else again
+    forced = named | again
     marks = {spec.table: mark(spec, seen.polls[spec.table]) for spec in document.specs}
     busy = {spec.table: spec for spec in document.specs if _has_work(spec, marks, seen, form, forced)}
     if checks_all:  # their jobs report what became of them

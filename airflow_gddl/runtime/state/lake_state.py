@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from airflow_gddl.contract.codes import LAKE_UNREADABLE
 from airflow_gddl.contract.completeness import HeartbeatFacts
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.runtime.state.documents import BY_HAND, SUFFIX, PipelineState, decode, folder, place
@@ -89,6 +90,17 @@ class StateReader:
             except RetriableError as error:
                 return self._stale(error)
             return self._last
+
+    def required(self) -> LakeState:
+        """`read`, where nothing can be done without any state.
+
+        Raises:
+            RetriableError: `LAKE_UNREADABLE`.
+        """
+        known = self.read()
+        if known.troubles and not known.read:
+            raise RetriableError(LAKE_UNREADABLE, known.troubles[0].what, remedy="check `lake` and its credentials")
+        return known
 
     def read_or_last(self) -> LakeState:
         """`read`, which also returns the last state when the store denies access, so that the page always loads."""

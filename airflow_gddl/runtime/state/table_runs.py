@@ -434,10 +434,7 @@ def _judged(record: TableRecord, result: JobResult, fact: RunFact) -> TableRecor
     if result.action in LOADS and result.status != "failed" and not is_idle(result):
         settled[result.action] = fact.started
     lost = record.lost
-    if (
-        holding.get(FOLDER_MISSING, -math.inf) >= record.detected.get(FOLDER_MISSING, -math.inf)
-        and FOLDER_MISSING in holding
-    ):
+    if FOLDER_MISSING in holding and fact.started >= record.detected.get(FOLDER_MISSING, -math.inf):
         lost = brief(next(one.message for one in result.warnings if one.code == FOLDER_MISSING), _LONGEST_TEXT)
     return replace(
         record, detected=newest_of(record.detected, holding), settled=newest_of(record.settled, settled), lost=lost
