@@ -281,8 +281,7 @@ class TakenNames:
     by_target: dict[str, NamedRow] = field(default_factory=dict)
     _by_folder: dict[str, NamedRow] = field(default_factory=dict)
     _above: dict[str, NamedRow] = field(default_factory=dict)
-    _read_once: dict[tuple[str, str, str], NamedRow] = field(default_factory=dict)
-    _read_by_source: dict[tuple[str, str], NamedRow] = field(default_factory=dict)
+    _read_once: dict[tuple[str, str], tuple[str, NamedRow]] = field(default_factory=dict)
 
     def take(self, named: NamedRow) -> SpecProblem | None:
         """Reserve the row's names; return the problem if one is taken, or null."""
@@ -296,8 +295,8 @@ class TakenNames:
             self.by_target[spec.table.lower()] = named
             self._by_folder[place] = named
             self._above |= dict.fromkeys(folders, named)
-            self._read_once |= {(spec.source, *read): named for read in _reads_alone(spec)}
-            self._read_by_source |= {read: named for read in _reads_by_source(spec) if read not in self._read_by_source}
+            for read, reader in _reads_once(spec):
+                self._read_once.setdefault(read, (reader, named))
         return problem
 
     def _problem(self, named: NamedRow, place: str, folders: Sequence[str]) -> SpecProblem | None:
@@ -322,30 +321,20 @@ class TakenNames:
         return self._read_problem(spec)
 
     def _read_problem(self, spec: TableSpec) -> SpecProblem | None:
-        """Of what the source lets one table alone read, or what is read for one source alone."""
-        for name, read in _reads_alone(spec):
-            other, taken = self._read_once.get((spec.source, name, read)), sources()[name].taken
-            if other is not None and taken is not None:
-                return taken(spec, f"{other.spec.qualified_name} ({other.place})")
-        for name, read in _reads_by_source(spec):
-            other, taken = self._read_by_source.get((name, read)), sources()[name].taken
-            if other is not None and other.spec.source != spec.source and taken is not None:
+        """Of what one table alone may read, or the tables of one source."""
+        for read, reader in _reads_once(spec):
+            first, other = self._read_once.get(read, (reader, None))
+            if other is not None and first != reader and (taken := sources()[read[0]].taken) is not None:
                 return taken(spec, f"{other.spec.qualified_name} ({other.place})")
         return None
 
 
-def _reads_alone(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Names of sources that jobs read, each with what no other table may read."""
+def _reads_once(spec: TableSpec) -> Iterator[tuple[tuple[str, str], str]]:
+    """Names of sources that jobs read, each with what is read once, and the reader."""
     for name, source in sources().items():
-        if read := source.exclusive(spec):
-            yield name, read
-
-
-def _reads_by_source(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Names of sources that jobs read, each with what rows of no other source may read."""
-    for name, source in sources().items():
-        if read := source.of_one_source(spec):
-            yield name, read
+        what, reader = source.read_once(spec)
+        if what:
+            yield (name, what), reader
 
 
 def _folders_above(place: str) -> tuple[str, ...]:

@@ -448,22 +448,24 @@ def table_of(
 
 def defaults_of(events: Events) -> tuple[ColumnDefault, ...]:
     """Defaults that the records' schemas state; of nullable columns with how many rows have them, or null."""
-    found: dict[tuple[str, str], list[int]] = {}
-    described = [(fields, _with_default(fields)) for fields in events.versions]
-    for fields, columns in described:
+    found = []
+    for fields in events.versions:
         rows = [event.row for event in events.events if event.fields is fields and event.op not in (None, "D")]
-        for name, default, is_nullable in columns:
-            counts = found.setdefault((name, text_of(default)), [0, 0])
-            values = [row[name] for row in rows if name in row] if is_nullable else []
-            counts[0] += sum(value is not None and text_of(value) == text_of(default) for value in values)
-            counts[1] += sum(value is None for value in values)
-    return tuple(ColumnDefault(name, text, *counts) for (name, text), counts in found.items())
+        for name, part in fields.items():
+            if (default := part.get("default")) is not None:
+                values = [row[name] for row in rows if name in row] if part.get("optional") else ()
+                found.append(default_of(name, default, values))
+    return tuple(found)
 
 
-def _with_default(fields: Mapping[str, Schema]) -> list[tuple[str, Json, bool]]:
-    """Name and default of columns, and whether they can be null."""
-    return [(name, part["default"], bool(part.get("optional"))) for name, part in fields.items()
-            if part.get("default") is not None]  # fmt: skip
+def default_of(name: str, default: Json, values: Sequence[Json]) -> ColumnDefault:
+    """
+    Args:
+        values: of a nullable column; none of another one.
+    """
+    text = text_of(default)
+    alike = sum(value is not None and text_of(value) == text for value in values)
+    return ColumnDefault(name, text, alike, sum(value is None for value in values))
 
 
 def _id_types(events: Events) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from spark_jobs.plan.schema_evolution import ColumnDefault
-from spark_jobs.rooms.dialects.debezium.change_events import FLAT, OPERATIONS, Event, Lives, unwrapped
+from spark_jobs.rooms.dialects.debezium.change_events import FLAT, OPERATIONS, Event, Lives, default_of, unwrapped
 from spark_jobs.rooms.dialects.debezium.connect_values import (
     Kind,
     Values,
@@ -26,7 +25,6 @@ from spark_jobs.rooms.dialects.debezium.connect_values import (
     json_of,
     kind_for,
     kind_of,
-    text_of,
     texts,
     time_of_day,
 )
@@ -40,7 +38,7 @@ _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def read_parquet(
-    data: bytes,
+    file: pq.ParquetFile,
     options: DebeziumOptions,
     keys: Sequence[str] = (),
     before_images: str | None = None,
@@ -55,9 +53,9 @@ def read_parquet(
     Raises:
         ValueError: its columns are not those of an envelope; see `require_whole`.
         FatalError: flat events lack fields, see `FlatForm.require`.
-        pyarrow.ArrowException: it is no parquet file, or a damaged one.
+        pyarrow.ArrowException: it is damaged.
     """
-    delivered = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False)
+    delivered = file.read(use_threads=False)
     table, malformed = _with_orphans(delivered, _envelopes(delivered, flat), flat)
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
     fields = _connect_schemas(table.schema.metadata or {}, flat)
@@ -93,15 +91,13 @@ def _defaults(table: pa.Table, ops: Sequence[str | None], flat: FlatForm) -> tup
         if default is None:
             continue
         rows = [value for value, op in zip(values.to_pylist(), ops, strict=True) if op not in (None, "D")]
-        alike = sum(value is not None and text_of(value) == text_of(default) for value in rows)
-        nulls = sum(value is None for value in rows)
-        found.append(ColumnDefault(name, text_of(default), *((alike, nulls) if is_nullable else (0, 0))))
+        found.append(default_of(name, default, rows if is_nullable else ()))
     return tuple(found)
 
 
-def documents_in(data: bytes) -> bytes | None:
+def documents_in(file: pq.ParquetFile) -> bytes | None:
     """Events of documents in a parquet file as JSON lines; null for a file of others."""
-    schema = pq.read_schema(io.BytesIO(data))
+    schema = file.schema_arrow
     inner = schema if "op" in schema.names else schema.field("value").type if "value" in schema.names else schema
     if isinstance(inner, pa.DataType) and not pt.is_struct(inner):
         return None
@@ -111,7 +107,7 @@ def documents_in(data: bytes) -> bytes | None:
         return None  # a flat event may have columns of such names
     if not (pt.is_string(after) or pt.is_large_string(after)):
         return None
-    rows = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False).to_pylist()
+    rows = file.read(use_threads=False).to_pylist()
     return b"".join(json.dumps(row, default=str).encode() + b"\n" for row in rows)
 
 

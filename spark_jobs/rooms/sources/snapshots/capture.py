@@ -69,7 +69,7 @@ from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rooms.dialects.dms import SEQUENCE, name_in_files
 from spark_jobs.rooms.sources.snapshots.comparison import Comparison, planned
-from spark_jobs.rooms.sources.snapshots.folders import ForeignLogs
+from spark_jobs.rooms.sources.snapshots.folders import foreign_logs
 
 _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
@@ -89,7 +89,7 @@ class _Snapshot:
 
     Attributes:
         waits: why it may not be taken yet; empty: it may.
-        foreign: why its files may not be all that counts, see `ForeignLogs`; empty: they are.
+        foreign: why its files may not be all that counts, see `foreign_logs`; empty: they are.
     """
 
     version: str
@@ -496,42 +496,25 @@ def _landed(run: TableRun) -> tuple[dict[str, _Snapshot], list[str]]:
         elif not is_temporary(item.name) and not item.name.endswith("/"):
             others.append(item.name)
     depth = pattern.text.strip("/").count("/") + 1
-    logs = ForeignLogs.of(names)
+    logs = foreign_logs(names)
     now, settle = run.runtime.clock().timestamp(), settle_of(run.spec, folder.path, run.runtime.environ)
-    made = {
-        version: _Snapshot(
-            version=version,
-            files=tuple(one for one in items if _is_data(one.name, complete, depth)),
-            waits=_why_incomplete(items, complete, depth, (settle, now)),
-            foreign=logs.reason([one.name for one in items]),
-        )
-        for version, items in by_version.items()
-    }  # fmt: skip
+    made = {}
+    for version, items in by_version.items():
+        # The file that shows that a snapshot is complete; those in folders below show that of a part.
+        marks = [one for one in items if one.name.count("/") == depth and one.name.rpartition("/")[2] == complete]
+        other = (one for one in items if one not in marks)
+        files = tuple(one for one in other if not (is_temporary(one.name) or one.name.endswith("/")))
+        is_settled = now - max(one.modified for one in items) >= settle.total_seconds()
+        waits = next((f"{one.name} is refused: {one.refused}" for one in items if one.refused), "")
+        if not waits and complete == "settle":
+            waits = "" if is_settled else f"its newest file is younger than `settle`, {settle}"
+        elif not waits and complete.isdigit():
+            waits = "" if len(files) >= int(complete) else f"it has {len(files)} of {complete} files"
+        elif not waits and not marks:
+            waits = f"it has no file {complete}, which is written when a snapshot is complete"
+        foreign = (why for of, why in logs.items() if any(one.name.startswith(of) for one in items))
+        made[version] = _Snapshot(version=version, files=files, waits=waits, foreign=next(foreign, ""))
     return made, others
-
-
-def _is_data(name: str, complete: str, depth: int) -> bool:
-    return not (is_temporary(name) or name.endswith("/") or _is_marker(name, complete, depth))
-
-
-def _is_marker(name: str, complete: str, depth: int) -> bool:
-    """Whether it is the file that shows that a snapshot is complete; those in folders below show that of a part."""
-    return name.count("/") == depth and name.rpartition("/")[2] == complete
-
-
-def _why_incomplete(items: Sequence[StoredObject], complete: str, depth: int, settled: tuple[timedelta, float]) -> str:
-    """Why a snapshot may still be written; empty: it is complete."""
-    data, (settle, now) = [one for one in items if _is_data(one.name, complete, depth)], settled
-    if refused := next((f"{one.name} is refused: {one.refused}" for one in items if one.refused), ""):
-        return refused
-    if complete.isdigit():
-        return "" if len(data) >= int(complete) else f"it has {len(data)} of {complete} files"
-    if complete != "settle":
-        there = any(_is_marker(one.name, complete, depth) for one in items)
-        return "" if there else f"it has no file {complete}, which is written when a snapshot is complete"
-    newest = max((one.modified for one in items), default=now)
-    remaining = settle.total_seconds() - (now - newest)
-    return f"its newest file is younger than `settle`, {settle}" if remaining > 0 else ""
 
 
 def _remove_ingested(run: TableRun, ledger: Ledger) -> None:
