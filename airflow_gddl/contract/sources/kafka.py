@@ -118,15 +118,16 @@ def kafka_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     if template is None:
         return
     unknown = [name for name in _PLACEHOLDER.findall(str(template)) if name not in ("schema", "table", "source")]
-    if unknown or not _TOPIC.fullmatch(_PLACEHOLDER.sub("x", str(template))) or str(template) in (".", ".."):
-        message, remedy = "no name of a topic", "write e.g. crm.{schema}.{table}; {source} is known, too"
-        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
-    if not spec.options.get("bootstrap_servers") and not spec.options.get("kafka_connection"):
-        message, remedy = "no broker is named", "add bootstrap_servers, or kafka_connection"
-        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
-    if spec.shards:
-        message, remedy = "the table has several sources", "let a sink connector write their files"
-        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
+    is_name = _TOPIC.fullmatch(_PLACEHOLDER.sub("x", str(template))) and str(template) not in (".", "..")
+    faults = (
+        (unknown or not is_name, "no name of a topic", "write e.g. crm.{schema}.{table}; {source} is known, too"),
+        (not spec.options.get("bootstrap_servers") and not spec.options.get("kafka_connection"), "no broker is named",
+         "add bootstrap_servers, or kafka_connection"),
+        (spec.shards, "the table has several sources", "let a sink connector write their files"),
+    )  # fmt: skip
+    for is_wrong, message, remedy in faults:
+        if is_wrong:
+            yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
 
 
 def _addresses(options: Mapping[str, Any]) -> Iterator[SpecProblem]:

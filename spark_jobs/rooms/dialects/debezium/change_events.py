@@ -214,7 +214,8 @@ def with_one_spelling(events: Events) -> Events:
 
 def _event(record: Record, keys: Sequence[str], schemas: _Schemas) -> Event | None:
     if is_of_documents(record.value) and record.value["op"] in OPERATIONS:
-        return _of_document(record.value, unwrapped(record.key, schemas.flat).value)
+        document = document_of(record.value, unwrapped(record.key, schemas.flat).value)
+        return None if document is None else Event(*document, record.value["source"])
     event = event_of(record.value, schemas.fields(record.schema), schemas.flat)
     return event if event is None or event.op != "D" else _with_key(event, record.key, keys, schemas)
 
@@ -239,11 +240,6 @@ def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -
     before = before if op == "u" and isinstance(before, Mapping) else {}
     number = number_in_transaction(value.get("transaction"))
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields, number, op == "r")
-
-
-def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
-    document = document_of(value, key)
-    return None if document is None else Event(document.op, document.row, value["source"])
 
 
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
@@ -305,7 +301,7 @@ class _Schemas:
         for known, fields in reversed(self._known):
             if schema is known or schema == known:
                 return fields
-        self._known.append((schema, _row_fields(schema, self.flat)))
+        self._known.append((schema, row_fields(schema, self.flat)))
         return self._known[-1][1]
 
 
@@ -394,15 +390,15 @@ def _parsed(text: str) -> Json:
         return text
 
 
-def _row_fields(schema: Schema, flat: FlatForm) -> dict[str, Schema]:
+def row_fields(schema: Schema, flat: FlatForm) -> dict[str, Schema]:
     """Schemas of the columns: of an envelope those of `after`, or of `before`."""
-    parts = _named_parts(schema)
+    parts = named_parts(schema)
     if flat.is_flat(parts):
         return {name: parts[name] for name in flat.columns(parts).row}
-    return _named_parts(parts.get("after") or parts.get("before") or {})
+    return named_parts(parts.get("after") or parts.get("before") or {})
 
 
-def _named_parts(schema: Schema) -> dict[str, Schema]:
+def named_parts(schema: Schema) -> dict[str, Schema]:
     named = [part for part in schema.get("fields") or () if isinstance(part.get("field"), str)]
     return {part["field"]: part for part in named if _in_utf8(part["field"])}
 

@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -201,12 +200,10 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
         f"its time has not come, and it was taken: all others count as late; remove it, and {reload_of(run.spec.table)}"
     )
     problems += [(version, late) for version in ahead]
-    waits = [(one.version, one.waits) for one in waiting]
-    warnings = []
-    if problems:
-        warnings.append(RunWarning(code=SNAPSHOT_HELD, **_of_snapshots(problems)))
-    if waits:
-        warnings.append(RunWarning(code=SNAPSHOT_WAITING, **_of_snapshots(waits)))
+    warnings = [
+        *_of_snapshots(SNAPSHOT_HELD, problems),
+        *_of_snapshots(SNAPSHOT_WAITING, [(one.version, one.waits) for one in waiting]),
+    ]
     if others:
         warnings.append(_ignored(others))
     place = LandingFolder.of(run.job.roots, run.spec).path
@@ -463,12 +460,13 @@ def _comes(version: str) -> datetime:
     return datetime.min.replace(tzinfo=UTC) if time is None else time.replace(tzinfo=UTC) - _AHEAD
 
 
-def _of_snapshots(problems: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Fields of a warning about versions, each with its reason."""
-    version, why = problems[0]
-    more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-    sample = tuple(version for version, _ in problems[1:5])
-    return {"message": f"snapshot {_title(version)}: {why}{more}", "count": len(problems), "sample": sample}
+def _of_snapshots(code: str, problems: Sequence[tuple[str, str]]) -> Iterator[RunWarning]:
+    """A warning about versions, each with its reason; none where there are none."""
+    for version, why in problems[:1]:
+        more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+        sample = tuple(version for version, _ in problems[1:5])
+        message = f"snapshot {_title(version)}: {why}{more}"
+        yield RunWarning(code=code, message=message, count=len(problems), sample=sample)
 
 
 def _ignored(names: Sequence[str]) -> RunWarning:
