@@ -264,7 +264,7 @@ class TakenNames:
     by_target: dict[str, NamedRow] = field(default_factory=dict)
     _by_folder: dict[str, NamedRow] = field(default_factory=dict)
     _above: dict[str, NamedRow] = field(default_factory=dict)
-    _read: dict[tuple[str, ...], tuple[str, NamedRow]] = field(default_factory=dict)
+    _read_once: dict[tuple[str, str], tuple[str, NamedRow]] = field(default_factory=dict)
 
     def take(self, named: NamedRow) -> SpecProblem | None:
         """Reserve the row's names; return the problem if one is taken, or null."""
@@ -278,8 +278,8 @@ class TakenNames:
             self.by_target[spec.table.lower()] = named
             self._by_folder[place] = named
             self._above |= dict.fromkeys(folders, named)
-            for read, reader in _reads(spec):
-                self._read.setdefault(read, (reader, named))
+            for read, reader in _reads_once(spec):
+                self._read_once.setdefault(read, (reader, named))
         return problem
 
     def _problem(self, named: NamedRow, place: str, folders: Sequence[str]) -> SpecProblem | None:
@@ -304,21 +304,20 @@ class TakenNames:
         return self._read_problem(spec)
 
     def _read_problem(self, spec: TableSpec) -> SpecProblem | None:
-        """Of what another table, or a table of another source, reads already."""
-        for read, reader in _reads(spec):
-            known, taken = self._read.get(read), sources()[read[0]].taken
-            if known is not None and known[0] != reader and taken is not None:
-                return taken(spec, f"{known[1].spec.qualified_name} ({known[1].place})")
+        """Of what one table alone may read, or the tables of one source."""
+        for read, reader in _reads_once(spec):
+            first, other = self._read_once.get(read, (reader, None))
+            if other is not None and first != reader and (taken := sources()[read[0]].taken) is not None:
+                return taken(spec, f"{other.spec.qualified_name} ({other.place})")
         return None
 
 
-def _reads(spec: TableSpec) -> Iterator[tuple[tuple[str, ...], str]]:
-    """What jobs read by a source, the source's name first, each with the only table or source that may read it."""
+def _reads_once(spec: TableSpec) -> Iterator[tuple[tuple[str, str], str]]:
+    """Names of sources that jobs read, each with what is read once, and the reader."""
     for name, source in sources().items():
-        if read := source.exclusive(spec):
-            yield (name, read, spec.source), spec.table
-        if read := source.of_one_source(spec):
-            yield (name, read), spec.source
+        what, reader = source.read_once(spec)
+        if what:
+            yield (name, what), reader
 
 
 @functools.lru_cache(maxsize=4096)  # tables of a schema share them

@@ -22,7 +22,7 @@ def read() -> dict[str, str]:
     columns = {"op": ["c"], "source": [{"ts_ms": 1}], "before": pa.nulls(1, _ROW), "after": row}
     data = io.BytesIO()
     pq.write_table(pa.table(columns), data)
-    found = read_parquet(data.getvalue(), DebeziumOptions())[0].table
+    found = read_parquet(pq.ParquetFile(data), DebeziumOptions())[0].table
     numbers = found.column("seen").cast(pa.list_(pa.int64()))
     return {"t": str(found.column("t")[0]), "seen": str(numbers[0])}
 

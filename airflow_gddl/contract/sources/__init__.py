@@ -28,8 +28,8 @@ class SourceDescriptor:
         reads: what a job gets rows from that no listing of files shows; empty: the files of a service.
         modules: optional ones that jobs import for it.
         connections: options of the row that name a connection, each with what the connection holds.
-        exclusive: what of a row's source one table alone may read; empty: nothing.
-        of_one_source: what rows of one source alone may read, such as a slot; empty: nothing.
+        read_once: what one reader alone may read, such as a slot, and the row's reader of it, the table or the source;
+            empty: nothing.
         taken: the problem of a row of which another, named in the text, reads the same.
     """
 
@@ -38,8 +38,7 @@ class SourceDescriptor:
     reads: Literal["", "log", "topic"] = ""
     modules: tuple[str, ...] = ()
     connections: Mapping[str, str] = field(default_factory=dict)
-    exclusive: Callable[[TableSpec], str] = lambda _spec: ""
-    of_one_source: Callable[[TableSpec], str] = lambda _spec: ""
+    read_once: Callable[[TableSpec], tuple[str, str]] = lambda _spec: ("", "")
     taken: Callable[[TableSpec, str], SpecProblem] | None = None
 
 

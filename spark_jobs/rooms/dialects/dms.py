@@ -85,7 +85,7 @@ class DmsDialect(Dialect):
             FatalError: `COLUMN_NAME_RESERVED`.
         """
         if probed.csv_carried is None and self.spec.columns_to_update == CARRIED:
-            names = [renamed(name, self.spec) if self.spec.rename else name for name, _ in probed.columns]
+            names = [renamed(name, self.spec) for name, _ in probed.columns]
             if (column := match(names, CARRIED)) is not None:
                 what = f"{self.spec.table}: files have a column {column!r}, a name that this dialect uses itself"
                 remedy = f"give it another name: `rename: {{{CARRIED}: carried}}` in the metadata row"

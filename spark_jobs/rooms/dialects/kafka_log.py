@@ -300,13 +300,20 @@ class SchemaRegistry:
         url = settings.get(REGISTRY, "").rstrip("/")
         return cls(url, settings.get(REGISTRY_USER, "")) if url else None
 
+    @functools.lru_cache(maxsize=_MOST_SCHEMAS)  # noqa: B019 - registries are few, and small
     def schema(self, number: int) -> RegisteredSchema:
         """
         Raises:
             RetriableError: `SOURCE_UNREACHABLE`.
             FatalError: `SOURCE_REFUSED`; `TOPIC_UNREADABLE`: no such schema, or one that refers to others.
         """
-        return _schema(self, number)
+        answer = self.fetch(number)
+        kind = str(answer.get("schemaType") or "AVRO")
+        if answer.get("references"):
+            what = f"schema {number} refers to others, which is not supported"
+            remedy = "let a sink connector write the files"
+            raise FatalError(TOPIC_UNREADABLE, what, where=self.url, remedy=remedy)
+        return RegisteredSchema(kind, json.loads(answer["schema"]) if kind == "AVRO" else None)
 
     def fetch(self, number: int) -> Mapping[str, Any]:
         """What the registry answers; raises as `schema`."""
@@ -340,16 +347,3 @@ class SchemaRegistry:
             "check schema_registry and the network; then try again",
         )
         return RetriableError(SOURCE_UNREACHABLE, what, where=self.url, remedy=remedy)
-
-
-@functools.lru_cache(maxsize=_MOST_SCHEMAS)
-def _schema(registry: SchemaRegistry, number: int) -> RegisteredSchema:
-    answer = registry.fetch(number)
-    kind = str(answer.get("schemaType") or "AVRO")
-    if answer.get("references"):
-        what, remedy = (
-            f"schema {number} refers to others, which is not supported",
-            "let a sink connector write the files",
-        )
-        raise FatalError(TOPIC_UNREADABLE, what, where=registry.url, remedy=remedy)
-    return RegisteredSchema(kind, json.loads(answer["schema"]) if kind == "AVRO" else None)

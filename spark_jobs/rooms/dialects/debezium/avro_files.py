@@ -55,7 +55,7 @@ def avro_records(data: bytes, most: int, where: str) -> Iterator[tuple[str | Non
             fastavro = importlib.import_module("fastavro")
         blocks = fastavro.block_reader(io.BytesIO(data))
         written = blocks.writer_schema
-        schema = _Connect().of(written)
+        schema = connect_schema(written)
         bare = _without_logical_types(written)
         decode = partial(fastavro.schemaless_reader, writer_schema=bare)
         lengths = _lengths(blocks.metadata, most)
@@ -143,6 +143,11 @@ def _without_logical_types(schema: Schema) -> Schema:
     if isinstance(schema, Mapping):
         return {name: _without_logical_types(part) for name, part in schema.items() if name != "logicalType"}
     return [_without_logical_types(part) for part in schema] if isinstance(schema, list) else schema
+
+
+def connect_schema(schema: Schema) -> dict[str, Any]:
+    """Connect's schema, in the form that its JSON converter gives it, of Avro's."""
+    return _Connect().of(schema)
 
 
 class _Connect:

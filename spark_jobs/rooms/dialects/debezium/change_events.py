@@ -214,7 +214,8 @@ def with_one_spelling(events: Events) -> Events:
 
 def _event(record: Record, keys: Sequence[str], schemas: _Schemas) -> Event | None:
     if is_of_documents(record.value) and record.value["op"] in OPERATIONS:
-        return _of_document(record.value, unwrapped(record.key, schemas.flat).value)
+        document = document_of(record.value, unwrapped(record.key, schemas.flat).value)
+        return None if document is None else Event(*document, record.value["source"])
     event = event_of(record.value, schemas.fields(record.schema), schemas.flat)
     return event if event is None or event.op != "D" else _with_key(event, record.key, keys, schemas)
 
@@ -239,11 +240,6 @@ def event_of(value: Json, fields: Mapping[str, Schema], flat: FlatForm = FLAT) -
     before = before if op == "u" and isinstance(before, Mapping) else {}
     number = number_in_transaction(value.get("transaction"))
     return Event(OPERATIONS.get(op, op.upper()), row, source, before, fields, number, op == "r")
-
-
-def _of_document(value: Mapping[str, Json], key: Json) -> Event | None:
-    document = document_of(value, key)
-    return None if document is None else Event(document.op, document.row, value["source"])
 
 
 def _with_key(event: Event, key: Json, keys: Sequence[str], schemas: _Schemas) -> Event:
@@ -305,7 +301,7 @@ class _Schemas:
         for known, fields in reversed(self._known):
             if schema is known or schema == known:
                 return fields
-        self._known.append((schema, _row_fields(schema, self.flat)))
+        self._known.append((schema, row_fields(schema, self.flat)))
         return self._known[-1][1]
 
 
@@ -394,15 +390,15 @@ def _parsed(text: str) -> Json:
         return text
 
 
-def _row_fields(schema: Schema, flat: FlatForm) -> dict[str, Schema]:
+def row_fields(schema: Schema, flat: FlatForm) -> dict[str, Schema]:
     """Schemas of the columns: of an envelope those of `after`, or of `before`."""
-    parts = _named_parts(schema)
+    parts = named_parts(schema)
     if flat.is_flat(parts):
         return {name: parts[name] for name in flat.columns(parts).row}
-    return _named_parts(parts.get("after") or parts.get("before") or {})
+    return named_parts(parts.get("after") or parts.get("before") or {})
 
 
-def _named_parts(schema: Schema) -> dict[str, Schema]:
+def named_parts(schema: Schema) -> dict[str, Schema]:
     named = [part for part in schema.get("fields") or () if isinstance(part.get("field"), str)]
     return {part["field"]: part for part in named if _in_utf8(part["field"])}
 
@@ -448,22 +444,24 @@ def table_of(
 
 def defaults_of(events: Events) -> tuple[ColumnDefault, ...]:
     """Defaults that the records' schemas state; of nullable columns with how many rows have them, or null."""
-    found: dict[tuple[str, str], list[int]] = {}
-    described = [(fields, _with_default(fields)) for fields in events.versions]
-    for fields, columns in described:
+    found = []
+    for fields in events.versions:
         rows = [event.row for event in events.events if event.fields is fields and event.op not in (None, "D")]
-        for name, default, is_nullable in columns:
-            counts = found.setdefault((name, text_of(default)), [0, 0])
-            values = [row[name] for row in rows if name in row] if is_nullable else []
-            counts[0] += sum(value is not None and text_of(value) == text_of(default) for value in values)
-            counts[1] += sum(value is None for value in values)
-    return tuple(ColumnDefault(name, text, *counts) for (name, text), counts in found.items())
+        for name, part in fields.items():
+            if (default := part.get("default")) is not None:
+                values = [row[name] for row in rows if name in row] if part.get("optional") else ()
+                found.append(default_of(name, default, values))
+    return tuple(found)
 
 
-def _with_default(fields: Mapping[str, Schema]) -> list[tuple[str, Json, bool]]:
-    """Name and default of columns, and whether they can be null."""
-    return [(name, part["default"], bool(part.get("optional"))) for name, part in fields.items()
-            if part.get("default") is not None]  # fmt: skip
+def default_of(name: str, default: Json, values: Sequence[Json]) -> ColumnDefault:
+    """
+    Args:
+        values: of a nullable column; none of another one.
+    """
+    text = text_of(default)
+    alike = sum(value is not None and text_of(value) == text for value in values)
+    return ColumnDefault(name, text, alike, sum(value is None for value in values))
 
 
 def _id_types(events: Events) -> tuple[str, ...]:

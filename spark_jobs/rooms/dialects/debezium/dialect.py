@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -61,8 +60,7 @@ from spark_jobs.rooms.dialects.debezium.technical import (
     with_numbers,
     with_order_of_delivery,
     with_other_epochs,
-    with_shards,
-    with_tables,
+    with_sources,
 )
 from spark_jobs.rooms.dialects.probe import probe, reading, require_bounded
 from spark_jobs.rooms.dialects.protocol import EVERYTHING, TRUNCATE, Dialect, InputOpener, Probed, Window, decoded_bytes
@@ -87,27 +85,32 @@ def classify(relative_path: str) -> Names | None:
         return "load", "parquet", (relative_path,)
     if is_beside(relative_path) or not (_DATA.fullmatch(name) or _AIVEN.fullmatch(name)):
         return None
-    match = _OFFSET.fullmatch(name)
-    offset, partition = (match["offset"], match["partition"] or "") if match else ("", "")
-    order = (offset.zfill(20), partition.zfill(10), relative_path)
+    match = _offset(name)
+    offset = match["offset"] if match else ""
+    order = (offset.zfill(20), partition_of(name).zfill(10), relative_path)
     return "change", "parquet" if ".parquet" in name.lower() else "json", order
+
+
+def _offset(path: str) -> re.Match[str] | None:
+    """What a file's name says of the places of its messages."""
+    return _OFFSET.fullmatch(path.rpartition("/")[2])
 
 
 def offset_order(path: str) -> str | None:
     """Sort key by the Kafka offset in a file's name; None for other files."""
-    match = _OFFSET.fullmatch(path.rpartition("/")[2])
-    return None if match is None else f"{match['offset'].zfill(20)}/{(match['partition'] or '').zfill(10)}/{path}"
+    match = _offset(path)
+    return None if match is None else f"{match['offset'].zfill(20)}/{partition_of(path).zfill(10)}/{path}"
 
 
 def partition_of(path: str) -> str:
     """The topic's partition in a file's name; empty: its name has none."""
-    match = _OFFSET.fullmatch(path.rpartition("/")[2])
-    return "" if match is None else match["partition"] or ""
+    match = _offset(path)
+    return (match and match["partition"]) or ""
 
 
 def log_of(path: str) -> int:
     """How often the log that jobs capture was opened anew before this file; 0: never, or others wrote the file."""
-    match = _OFFSET.fullmatch(path.rpartition("/")[2])
+    match = _offset(path)
     return int((match and match["log"]) or 0)
 
 
@@ -128,12 +131,14 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     tables = dict.fromkeys(map(table_of_source, given))
     shards = dict.fromkeys(_text(source["rs"]) for source in given if source.get("rs"))
     partition, times = partition_of(path), table.column(TIME).to_pylist()
-    changes = list(_changes(table, sources, times))
+    positions = table.column(SEQUENCE).to_pylist() if SEQUENCE in table.column_names else ()
+    placed = [row for row in zip(sources, positions, times, strict=False) if row[1] is not None]
+    changes = [row for row in placed if not is_of_snapshot(row[0])]
     return SnapshotMarks(
         id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes, path),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
-        partitions=(partition,) if partition else (), parts=_parts(table, sources), firsts=_firsts(changes),
-        streams=_streams(sources, times),
+        partitions=(partition,) if partition else (), parts=_parts(row for row in placed if is_of_snapshot(row[0])),
+        firsts=_firsts(changes), streams=_streams(sources, times),
     )  # fmt: skip
 
 
@@ -157,25 +162,18 @@ def with_other_places(known: KnownSnapshots, began: Sequence[str]) -> KnownSnaps
     )  # fmt: skip
 
 
-_Change = tuple[Source, str, datetime | None]
-"""The source of a change, its place in the log and its commit time."""
+_Placed = tuple[Source, str, datetime | None]
+"""The source of an event, its place in the log and its commit time."""
 
 
-def _changes(table: pa.Table, sources: Sequence[Source], times: Sequence[datetime | None]) -> Iterator[_Change]:
-    """Those with a place that are no rows of a snapshot."""
-    if SEQUENCE in table.column_names:
-        rows = zip(sources, table.column(SEQUENCE).to_pylist(), times, strict=True)
-        yield from (row for row in rows if row[1] is not None and not is_of_snapshot(row[0]))
-
-
-def _firsts(changes: Iterable[_Change]) -> tuple[FirstChange, ...]:
+def _firsts(changes: Iterable[_Placed]) -> tuple[FirstChange, ...]:
     return earliest(
         FirstChange(position=position, committed_at=_iso(time) if is_alone(position) else None)
         for _, position, time in changes
     )
 
 
-def _servers(changes: Iterable[_Change], path: str) -> tuple[LogServer, ...]:
+def _servers(changes: Iterable[_Placed], path: str) -> tuple[LogServer, ...]:
     """Servers of MySQL; a time alone is no place."""
     by_name: dict[str, list[tuple[str, datetime]]] = {}
     behind: dict[str, str] = {}
@@ -187,16 +185,14 @@ def _servers(changes: Iterable[_Change], path: str) -> tuple[LogServer, ...]:
             behind.setdefault(name, highest if place < highest else "")
             by_name.setdefault(name, []).append((place, time))
             highest = max(highest, place)
-    found = [_server(name, *zip(*rows, strict=True)) for name, rows in by_name.items()]
-    order, partition = offset_order(path) or "", partition_of(path)
-    return tuple(
-        replace(one, partition=partition, from_file=order, to_file=order, behind=behind[one.name]) for one in found
-    )[:MOST_NAMED]
-
-
-def _server(name: str, places: Sequence[str], times: Sequence[datetime]) -> LogServer:
-    since, until = min(times).isoformat(), max(times).isoformat()
-    return LogServer(name=name, low=min(places), high=max(places), since=since, until=until)
+    order, partition, found = offset_order(path) or "", partition_of(path), list[LogServer]()
+    for name, rows in by_name.items():
+        places, moments = zip(*rows, strict=True)
+        found.append(LogServer(
+            name=name, low=min(places), high=max(places), since=min(moments).isoformat(),
+            until=max(moments).isoformat(), partition=partition, from_file=order, to_file=order, behind=behind[name],
+        ))  # fmt: skip
+    return tuple(found[:MOST_NAMED])
 
 
 def _streams(sources: Sequence[Source], times: Sequence[datetime | None]) -> tuple[Stream, ...]:
@@ -227,25 +223,24 @@ def _between(names: Sequence[str], name: str) -> Sequence[str]:
     return names[names.index(name) : len(names) - names[::-1].index(name)]
 
 
-def _parts(table: pa.Table, sources: Sequence[Source]) -> tuple[SnapshotPart, ...]:
-    marks = [snapshot_mark(source) for source in sources]
-    rows = [row for row, source in enumerate(sources) if is_of_snapshot(source)]
-    if not rows or SEQUENCE not in table.column_names:
-        return ()
-    chosen = table.select([SEQUENCE, TIME]).take(pa.array(rows))
-    by_position: dict[str, dict[str, Any]] = {}
-    for row, position, time in zip(rows, *(column.to_pylist() for column in chosen.columns), strict=True):
-        if position is not None:
-            part = by_position.setdefault(position, {"since": None, "finished": {}, "whole": False})
-            part["since"] = min((t for t in (part["since"], time) if t is not None), default=None)
-            part["whole"] |= marks[row] == LAST
-            if marks[row] == LAST_OF_TABLE:
-                part["finished"][table_of_source(sources[row])] = True
+def _parts(rows: Iterable[_Placed]) -> tuple[SnapshotPart, ...]:
+    """
+    Args:
+        rows: of snapshots.
+    """
+    by_position: dict[str, list[_Placed]] = {}
+    for row in rows:
+        by_position.setdefault(row[1], []).append(row)
     return tuple(
         SnapshotPart(
-            position=position, since=_iso(part["since"]), finished=tuple(part["finished"]), whole=part["whole"]
+            position=position,
+            since=_iso(min((time for _, _, time in read if time is not None), default=None)),
+            finished=tuple(
+                dict.fromkeys(table_of_source(one) for one, _, _ in read if snapshot_mark(one) == LAST_OF_TABLE)
+            ),
+            whole=any(snapshot_mark(one) == LAST for one, _, _ in read),
         )
-        for position, part in by_position.items()
+        for position, read in by_position.items()
     )
 
 
@@ -350,10 +345,11 @@ class DebeziumDialect(Dialect):
                 data = Inflating(io.BytesIO(data), self.inflated_bytes, file.path).readall()
             images, flat = self.spec.before_image_prefix, FlatForm.of(self.spec, self.options, file.path)
             if data[:4] == _PARQUET:
-                require_bounded(io.BytesIO(data), file, self.inflated_bytes, pq.read_metadata(io.BytesIO(data)))
-                documents = documents_in(data)
+                rows = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us")
+                require_bounded(io.BytesIO(data), file, self.inflated_bytes, rows.metadata)
+                documents = documents_in(rows)
                 if documents is None:
-                    return self._probed(file, *read_parquet(data, self.options, self.spec.keys, images, flat))
+                    return self._probed(file, *read_parquet(rows, self.options, self.spec.keys, images, flat))
                 data = documents
             if data[:4] == AVRO:
                 records = avro_records(data, decoded_bytes(self.inflated_bytes, file.size), file.path)
@@ -374,8 +370,7 @@ class DebeziumDialect(Dialect):
 
     def _probed(self, file: PlannedFile, rows: Translated, malformed: pa.Array | None = None) -> Probed:
         table = with_order_of_delivery(rows.table, rows.sources, self.spec.keys)
-        table = with_shards(table, rows.sources, self.spec.keys)
-        table = with_tables(table, rows.sources, self.spec.keys)
+        table = with_sources(table, rows.sources, self.spec.keys)
         table = with_numbers(table, rows.numbers, self.spec.keys)
         table = with_epochs(with_keys(table, self.spec.keys), self.options.log_began)
         table = with_log(table, log_of(file.path))

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,19 +18,6 @@ _KINDS = {"c": "I", "r": "I", "u": "I", "d": "D"}
 """A whole document replaces the stored row, so that a field which it lacks becomes None: no update does that."""
 
 
-@dataclass(frozen=True)
-class Document:
-    """A change of a document.
-
-    Attributes:
-        op: `I` (whole document), `U` (some of its fields), `D`.
-        row: field to value; nested values are texts of JSON.
-    """
-
-    op: str
-    row: Mapping[str, Json]
-
-
 def is_of_documents(event: Json) -> bool:
     """Whether it is an event of MongoDB whose documents are texts: a transform may have made structs of them."""
     source = event.get("source") if isinstance(event, Mapping) else None
@@ -40,23 +26,24 @@ def is_of_documents(event: Json) -> bool:
     return not any(isinstance(event.get(side), Mapping) for side in ("before", "after"))
 
 
-def document_of(event: Mapping[str, Json], key: Json) -> Document | None:
+def document_of(event: Mapping[str, Json], key: Json) -> tuple[str, Mapping[str, Json]] | None:
     """
     Args:
         key: of the record, without wrappers: a struct whose `id` is the `_id` as a text of extended JSON.
 
     Returns:
+        `I` (whole document), `U` (some of its fields) or `D`, and field to value; nested values are texts of JSON.
         Null where the event states no row: an update inside a nested value without the whole document, or a text that
         is no document.
     """
     op = event["op"]
     try:
         if op == "d":
-            return Document("D", _fields(event.get("before")) | _key(key))
+            return "D", _fields(event.get("before")) | _key(key)
         if op in _KINDS and event.get("after") is not None:
-            return Document(_KINDS[op], _key(key) | _fields(event["after"]))
+            return _KINDS[op], _key(key) | _fields(event["after"])
         named = {name: value for name, value in _fields(event.get("before")).items() if name == KEY}
-        return Document("U", named | _changed(event["updateDescription"]) | _key(key)) if op == "u" else None
+        return ("U", named | _changed(event["updateDescription"]) | _key(key)) if op == "u" else None
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         return None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,18 @@ from airflow_gddl.contract.extensions import DebeziumOptions
 from airflow_gddl.contract.flat_events import FlatForm
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from spark_jobs.plan.schema_evolution import ColumnDefault
-from spark_jobs.rooms.dialects.debezium.change_events import FLAT, OPERATIONS, Event, Lives, unwrapped
+from spark_jobs.rooms.dialects.debezium.avro_files import connect_schema
+from spark_jobs.rooms.dialects.debezium.change_events import (
+    FLAT,
+    OPERATIONS,
+    Event,
+    Lives,
+    Schema,
+    default_of,
+    named_parts,
+    row_fields,
+    unwrapped,
+)
 from spark_jobs.rooms.dialects.debezium.connect_values import (
     Kind,
     Values,
@@ -26,7 +36,6 @@ from spark_jobs.rooms.dialects.debezium.connect_values import (
     json_of,
     kind_for,
     kind_of,
-    text_of,
     texts,
     time_of_day,
 )
@@ -40,7 +49,7 @@ _UNITS = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def read_parquet(
-    data: bytes,
+    file: pq.ParquetFile,
     options: DebeziumOptions,
     keys: Sequence[str] = (),
     before_images: str | None = None,
@@ -55,12 +64,13 @@ def read_parquet(
     Raises:
         ValueError: its columns are not those of an envelope; see `require_whole`.
         FatalError: flat events lack fields, see `FlatForm.require`.
-        pyarrow.ArrowException: it is no parquet file, or a damaged one.
+        pyarrow.ArrowException: it is damaged.
     """
-    delivered = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False)
+    delivered = file.read(use_threads=False)
     table, malformed = _with_orphans(delivered, _envelopes(delivered, flat), flat)
     raw = [None if op is None else str(op) for op in table.column("op").to_pylist()]
-    fields = _connect_schemas(table.schema.metadata or {}, flat)
+    described = _row_schemas(table.schema.metadata or {}, flat)
+    fields = _typed(described)
     sources = [source or {} for source in table.column("source").to_pylist()]
     may_lack = [may_lack_values(source, is_read=op == "r") for source, op in zip(sources, raw, strict=True)]
     data_columns: dict[str, Values] = {}
@@ -80,28 +90,25 @@ def read_parquet(
     ops = [OPERATIONS.get(op, op.upper()) if op else None for op in raw]
     made = with_technical(ops, data_columns, sources, kept)
     transactions = table.column("transaction").to_pylist() if "transaction" in table.column_names else ()
-    defaults = _defaults(table, ops, flat)
+    defaults = _defaults(table, ops, described)
     return replace(made, numbers=tuple(map(number_in_transaction, transactions)), defaults=defaults), malformed
 
 
-def _defaults(table: pa.Table, ops: Sequence[str | None], flat: FlatForm) -> tuple[ColumnDefault, ...]:
+def _defaults(table: pa.Table, ops: Sequence[str | None], described: Mapping[str, Schema]) -> tuple[ColumnDefault, ...]:
     """See `change_events.defaults_of`."""
-    described = _described(table.schema.metadata or {}, flat)
     found = []
     for name, values in _parts(table, "after").items():
-        default, is_nullable = described.get(name, (None, False))
-        if default is None:
+        field = described.get(name, {})
+        if (default := field.get("default")) is None:
             continue
         rows = [value for value, op in zip(values.to_pylist(), ops, strict=True) if op not in (None, "D")]
-        alike = sum(value is not None and text_of(value) == text_of(default) for value in rows)
-        nulls = sum(value is None for value in rows)
-        found.append(ColumnDefault(name, text_of(default), *((alike, nulls) if is_nullable else (0, 0))))
+        found.append(default_of(name, default, rows if field.get("optional") else ()))
     return tuple(found)
 
 
-def documents_in(data: bytes) -> bytes | None:
+def documents_in(file: pq.ParquetFile) -> bytes | None:
     """Events of documents in a parquet file as JSON lines; null for a file of others."""
-    schema = pq.read_schema(io.BytesIO(data))
+    schema = file.schema_arrow
     inner = schema if "op" in schema.names else schema.field("value").type if "value" in schema.names else schema
     if isinstance(inner, pa.DataType) and not pt.is_struct(inner):
         return None
@@ -111,7 +118,7 @@ def documents_in(data: bytes) -> bytes | None:
         return None  # a flat event may have columns of such names
     if not (pt.is_string(after) or pt.is_large_string(after)):
         return None
-    rows = pq.ParquetFile(io.BytesIO(data), coerce_int96_timestamp_unit="us").read(use_threads=False).to_pylist()
+    rows = file.read(use_threads=False).to_pylist()
     return b"".join(json.dumps(row, default=str).encode() + b"\n" for row in rows)
 
 
@@ -314,83 +321,18 @@ def _short(values: pa.Array) -> Values:
         return Values(texts(values), kind)
 
 
-def _connect_schemas(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, dict[str, Any]]:
-    """Column to its Connect schema where parquet's type says less, from the Avro schema that the sinks leave."""
-    row = _row_record(metadata, flat)
-    return {} if row is None else _of_columns(row, _by_name(_schema(metadata)))
-
-
-def _schema(metadata: Mapping[bytes, bytes]) -> Any:
+def _row_schemas(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, Schema]:
+    """Connect schemas of the row's columns, of the Avro schema that sinks leave in the file; empty: there is none."""
     try:
-        return json.loads(metadata.get(_AVRO, b"{}"))
-    except ValueError:
+        schema = connect_schema(json.loads(metadata[_AVRO]))
+    except (KeyError, TypeError, ValueError):
         return {}
+    value = named_parts(schema).get("value", {})
+    return row_fields(value if flat.is_flat(named_parts(value)) else schema, flat)
 
 
-def _by_name(schema: Any) -> dict[str, dict[str, Any]]:
-    return {str(definition.get("name")).rpartition(".")[2]: definition for definition in _records(schema)}
-
-
-def _row_record(metadata: Mapping[bytes, bytes], flat: FlatForm) -> Mapping[str, Any] | None:
-    """The record of a row in that schema; None: there is none."""
-    schema = _schema(metadata)
-    records = _by_name(schema)
-    for one in records.values():
-        if flat.is_flat(dict.fromkeys(str(part.get("name")) for part in one.get("fields") or ())):
-            return one
-    rows = (row for part in ("after", "before") for row in _branches(_field(schema, part)))
-    return next((record for row in rows if (record := _resolved(row, records)) is not None), None)
-
-
-def _resolved(kind: Any, records: Mapping[str, dict[str, Any]]) -> dict[str, Any] | None:
-    """Avro describes a record at its first use, and refers to it by name afterwards."""
-    name = kind.get("name") if isinstance(kind, dict) else kind
-    return records.get(str(name).rpartition(".")[2])
-
-
-def _described(metadata: Mapping[bytes, bytes], flat: FlatForm) -> dict[str, tuple[Any, bool]]:
-    """Default of each column, by the Avro schema that a sink leaves in the file, and whether it can be null."""
-    found: dict[str, tuple[Any, bool]] = {}
-    for field in (_row_record(metadata, flat) or {}).get("fields") or ():
-        branches = _branches(field.get("type"))
-        given = [b["connect.default"] for b in branches if isinstance(b, dict) and b.get("connect.default") is not None]
-        if given:
-            found[field["name"]] = (given[0], "null" in branches)
-    return found
-
-
-def _of_columns(row: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Those with a name, and texts whose column has propagated its type."""
-    found: dict[str, dict[str, Any]] = {}
-    for field in row.get("fields") or ():
-        for kind in _branches(field.get("type")):
-            branch = (kind if isinstance(kind, dict) else _resolved(kind, records)) or {}
-            name, parameters = branch.get("connect.name"), branch.get("connect.parameters") or {}
-            if isinstance(name, str):
-                found[field["name"]] = {"name": name}
-            elif branch.get("type") == "string" and is_propagated(parameters):
-                found[field["name"]] = {"type": "string", "parameters": parameters}
-    return found
-
-
-def _records(schema: Any) -> list[dict[str, Any]]:
-    records = []
-    for branch in _branches(schema):
-        if isinstance(branch, dict) and branch.get("type") == "record":
-            records.append(branch)
-            for field in branch.get("fields") or ():
-                records += _records(field.get("type"))
-    return records
-
-
-def _field(schema: Any, name: str) -> Any:
-    for record in _branches(schema):
-        for field in record.get("fields") or () if isinstance(record, dict) else ():
-            if field.get("name") == name:
-                return field.get("type")
-    return None
-
-
-def _branches(kind: Any) -> Sequence[Any]:
-    """The branches of a union; any other type itself."""
-    return kind if isinstance(kind, list) else () if kind is None else (kind,)
+def _typed(fields: Mapping[str, Schema]) -> dict[str, Schema]:
+    """Columns of which parquet's type says less: those with a name, and texts whose column has propagated its type."""
+    named = {name: {"name": field["name"]} for name, field in fields.items() if "name" in field}
+    texts_of = {name: field for name, field in fields.items() if field.get("type") == "string" and name not in named}
+    return named | {name: field for name, field in texts_of.items() if is_propagated(field.get("parameters") or {})}

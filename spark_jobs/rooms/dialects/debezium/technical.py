@@ -282,19 +282,13 @@ def with_numbers(table: pa.Table, numbers: Sequence[str | None], keys: Sequence[
     return table.append_column(NUMBER, pa.array(numbers, pa.string()))
 
 
-def with_shards(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
-    """Rows with the replica set of each event where it is a part of the table's key."""
-    if match(keys, SHARD) is None or match(table.column_names, SHARD) is not None:
-        return table
-    return table.append_column(SHARD, pa.array([source.get("rs") for source in sources], pa.string()))
-
-
-def with_tables(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
-    """Rows with the source's table of each event where it is a part of the table's key."""
-    if match(keys, TABLE) is None or match(table.column_names, TABLE) is not None:
-        return table
-    names = [table_of_source(source) or None for source in sources]
-    return table.append_column(TABLE, pa.array(names, pa.string()))
+def with_sources(table: pa.Table, sources: Sequence[Source], keys: Sequence[str]) -> pa.Table:
+    """Rows with the replica set, and the source's table, of each event where it is a part of the table's key."""
+    origins = {SHARD: lambda source: source.get("rs"), TABLE: lambda source: table_of_source(source) or None}
+    for name, origin in origins.items():
+        if match(keys, name) is not None and match(table.column_names, name) is None:
+            table = table.append_column(name, pa.array(map(origin, sources), pa.string()))
+    return table
 
 
 def table_of_source(source: Source) -> str:

@@ -11,14 +11,14 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 from airflow_gddl.contract.codes import TOPIC_UNREADABLE
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.rooms.dialects.debezium.avro_files import LENGTHS, MAGIC, encoded_lengths
-from spark_jobs.rooms.dialects.kafka_log import Message, RegisteredSchema, SchemaRegistry
+from spark_jobs.rooms.dialects.kafka_log import Message, SchemaRegistry
 
 _HEADER = 5
 """Bytes before a message of a registry: zero, and the number of its schema."""
@@ -26,6 +26,8 @@ _DELETE = re.compile(rb'"op"\s*:\s*"d"')
 _DDL = b'"ddl"'
 _BLOCK_BYTES = 256 * 1024
 _NAMED = ("record", "error", "enum", "fixed")
+_Schemas = tuple[Any, Any]
+"""Avro's schemas of value and key; None: the key has none."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,6 @@ class TopicFiles:
     registry: SchemaRegistry | None
     ignored: int = 0
     lone: int = 0
-    _schemas: dict[int, RegisteredSchema] = field(default_factory=dict)
 
     def of(self, messages: Sequence[Message], *, follows: bool) -> Iterator[TopicFile]:
         """Files of messages that follow each other, most often one; another with each change of their schema.
@@ -75,49 +76,45 @@ class TopicFiles:
         """
         self.lone += _lone(messages) if follows else 0
         changes = [message for message in messages if message.value is not None]
-        for schemas, group in groupby(changes, self._numbers):
+        for schemas, group in groupby(changes, self._schemas):
             batch = list(group)
             kept = [one for one in batch if not self._is_ignored(one, schemas)]
             self.ignored += len(batch) - len(kept)
             if kept:
                 yield self._file(kept, schemas)
 
-    def _numbers(self, message: Message) -> tuple[int, int] | None:
-        """Numbers of the schemas of value and key, -1: the key has none; None: the value is JSON."""
+    def _schemas(self, message: Message) -> _Schemas | None:
+        """None: the value is JSON."""
         number = _number(message.value)
         if number is None:
             return None
         if self.registry is None:
             what = f"offset {message.offset} of {self.topic} begins as a message of a schema registry, or is no JSON"
             raise FatalError(TOPIC_UNREADABLE, what, remedy="name the registry in schema_registry")
-        if (kind := self._schema(number).kind) == "JSON":
+        if (value := self.registry.schema(number)).kind == "JSON":
             return None
-        if kind != "AVRO":
-            what = f"offset {message.offset} of {self.topic} is of type {kind}"
+        if value.kind != "AVRO":
+            what = f"offset {message.offset} of {self.topic} is of type {value.kind}"
             raise FatalError(TOPIC_UNREADABLE, what, remedy="let the connector write JSON or Avro")
-        key = _number(message.key)
-        return number, -1 if key is None or self._schema(key).kind != "AVRO" else key
+        number = _number(message.key)
+        key = None if number is None else self.registry.schema(number)
+        return value.schema, None if key is None or key.kind != "AVRO" else key.schema
 
-    def _schema(self, number: int) -> RegisteredSchema:
-        if number not in self._schemas and self.registry is not None:
-            self._schemas[number] = self.registry.schema(number)
-        return self._schemas[number]
-
-    def _is_ignored(self, message: Message, schemas: tuple[int, int] | None) -> bool:
+    def _is_ignored(self, message: Message, schemas: _Schemas | None) -> bool:
         """Whether it is of a schema change topic."""
         if schemas is None:
             return _DDL in (message.value or b"") and _is_of_a_schema(_parts(_json(message.value)))
-        schema = self._schema(schemas[0]).schema
+        schema, _ = schemas
         fields = schema.get("fields", ()) if isinstance(schema, Mapping) else ()
         return _is_of_a_schema({part["name"]: part["type"] for part in fields})
 
-    def _file(self, messages: Sequence[Message], schemas: tuple[int, int] | None) -> TopicFile:
+    def _file(self, messages: Sequence[Message], schemas: _Schemas | None) -> TopicFile:
         if schemas is None:
             data = b"".join(_line(message) for message in messages)
             ending, content = ".json.gz", gzip.compress(data, compresslevel=3, mtime=0)
             digest = hashlib.blake2b(data, digest_size=4)
         else:
-            value, key = self._schema(schemas[0]).schema, None if schemas[1] < 0 else self._schema(schemas[1]).schema
+            value, key = schemas
             schema = json.dumps(_wrapped(key, value))
             records = [_record(message, has_key=key is not None) for message in messages]
             digest = hashlib.blake2b(b"".join([schema.encode(), *records]), digest_size=4)

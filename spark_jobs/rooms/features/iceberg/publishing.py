@@ -101,24 +101,18 @@ class IcebergPublisher:
 
 def _commit(transaction: Any, files: Mapping[str, ActiveFile], io: StoreIO) -> None:
     """Commit a version that has these files, by path."""
-    stored = _files_of(transaction, io)
+    newest = transaction.table_metadata.current_snapshot()
+    entries = () if newest is None else stored_entries(newest, io, DATA)
+    stored = {entry.data_file.file_path: entry.data_file for entry in entries}
     removed = [file for path, file in stored.items() if path not in files]
     new = [file for path, file in files.items() if path not in stored]
-    if removed or new or transaction.table_metadata.current_snapshot() is None:
+    if removed or new or newest is None:
         with transaction.update_snapshot().overwrite() as snapshot:
             for file in removed:
                 snapshot.delete_data_file(file)
             for file in new:
                 snapshot.append_data_file(_data_file(file, transaction.table_metadata))
     transaction.commit_transaction()
-
-
-def _files_of(transaction: Any, io: StoreIO) -> Mapping[str, Any]:
-    """Data files of the metadata's newest snapshot, by path."""
-    snapshot = transaction.table_metadata.current_snapshot()
-    if snapshot is None:
-        return {}
-    return {entry.data_file.file_path: entry.data_file for entry in stored_entries(snapshot, io, DATA)}
 
 
 def _data_file(file: ActiveFile, metadata: Any) -> Any:

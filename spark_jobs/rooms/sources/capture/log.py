@@ -31,7 +31,6 @@ from airflow_gddl.contract.postgresql_log import position_of
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.row_checks import table_name_fault
 from airflow_gddl.contract.sources.capture import READ, capture_of, properties_of
-from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
@@ -233,17 +232,15 @@ class _Source:
             opens: a log that was lost or restarted is opened anew.
         """
         former = self.positions.read()
-        if former is not None:
-            if not former.opened:  # a job was killed while it opened it
-                return self._open(connection, former)
-            try:
-                self.log.require_same(connection, former)
-            except FatalError as error:
-                if not opens or error.code not in _RECOVERED:
-                    raise
-                return self._open(connection, replace(former, number=former.number + 1))
-            return former
-        return self._open(connection, None)
+        if former is None or not former.opened:  # a job was killed while it opened it
+            return self._open(connection, former)
+        try:
+            self.log.require_same(connection, former)
+        except FatalError as error:
+            if not opens or error.code not in _RECOVERED:
+                raise
+            return self._open(connection, replace(former, number=former.number + 1))
+        return former
 
     def _open(self, connection: Any, former: LogPosition | None) -> LogPosition:
         number, last = (former.number, former.last) if former else (0, 0)
@@ -278,14 +275,10 @@ def require_readable(run: TableRun, known: LogPosition) -> None:
     raise FatalError(SOURCE_LOG_STOPPED, what, where=run.spec.name_in_source, remedy=remedy)
 
 
-def _is_read(run: TableRun, known: LogPosition) -> bool:
-    """Whether this job has just read the log, for another of its tables."""
-    return known.read_by == run.job.run_id and bool(known.read_at) and _is_fresh(run, known.read_at)
-
-
 def _is_to_read(run: TableRun, now: FollowedTable, known: LogPosition) -> bool:
-    """Whether the log is to be read for this table, as it is now."""
-    return not _is_read(run, known) or may_be_truncated(run, now)
+    """Whether the log is to be read for this table, as it is now: this job may just have read it for another."""
+    is_read = known.read_by == run.job.run_id and known.read_at and _is_fresh(run, known.read_at)
+    return not is_read or may_be_truncated(run, now)
 
 
 def _is_fresh(run: TableRun, at: str) -> bool:
@@ -331,7 +324,9 @@ class _Capture:
                     return False
                 break
             except GddlError as error:
-                if error.code not in OF_ENGINE or not self._has_stopped(connection, mark, error.what):
+                if error.code not in OF_ENGINE:
+                    raise
+                if not self._has_stopped(connection, mark, error.what):
                     self._note_failure(connection, error)
                     raise
         self.known = replace(self.known, versions=digest)
@@ -368,8 +363,6 @@ class _Capture:
 
     def _note_failure(self, connection: Any, error: GddlError) -> None:
         """Note why the engine has ended, so that the job's other tables do not start it once more in vain."""
-        if error.code not in OF_ENGINE:
-            return
         self.source.log.server(connection)  # raises where the database does not respond
         run, at, is_fatal = self.run.job.run_id, iso(self.run.runtime.clock()), isinstance(error, FatalError)
         failure = Failure(run=run, at=at, code=error.code, what=error.what, remedy=error.remedy, fatal=is_fatal)
@@ -438,7 +431,7 @@ class _Capture:
 
     def _folder(self, table: str) -> str:
         spec, layout = self.run.spec, self.run.layout
-        root = layout.landing.removesuffix(_place_of(spec))
+        root = layout.landing.removesuffix(spec.name_in_source.replace(".", "/", 1))
         folder = join(root.rstrip("/"), table.replace(".", "/", 1))
         if (text := self.run.dialect.options.path_format) is None:
             return folder
@@ -457,10 +450,6 @@ class _Capture:
 def _pattern(table: str) -> str:
     """A regular expression of Java's for this name, without the comma that ends one in a list."""
     return re.escape(table).replace(",", r"\x2c")
-
-
-def _place_of(spec: TableSpec) -> str:
-    return spec.name_in_source.replace(".", "/", 1)
 
 
 _SOURCE, _PARTS, _TRUNCATE = b'"source":{', json.JSONDecoder(), '"op":"t"'

@@ -123,16 +123,12 @@ def _reading(run: TableRun) -> _TopicReading:
 
 
 def _finds_news(reading: _TopicReading, run: TableRun, totals: RunTotals) -> bool:
+    """Whether there is something to read, or to complain of."""
     state, known = reading.log.state(reading.topic), reading.position(run)
     if state is None and known is None:
         text = f"there is no topic {reading.topic} yet: a connector makes it with the first change of the table"
         totals.warn([RunWarning(code=TOPIC_MISSING, message=text)])
         return False
-    return _is_new(state, known)
-
-
-def _is_new(state: TopicState | None, known: TopicPosition | None) -> bool:
-    """Whether there is something to read, or to complain of."""
     if state is None or known is None or not known.is_written or not known.is_of(state):
         return True
     return any(at != end or first > at for _, at, first, end in known.ahead(state))

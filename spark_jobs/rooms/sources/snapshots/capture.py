@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -69,7 +68,7 @@ from spark_jobs.plan.identity import has_same_mode, require_same_identity
 from spark_jobs.plan.planned_batch import PlannedFile
 from spark_jobs.rooms.dialects.dms import SEQUENCE, name_in_files
 from spark_jobs.rooms.sources.snapshots.comparison import Comparison, planned
-from spark_jobs.rooms.sources.snapshots.folders import ForeignLogs
+from spark_jobs.rooms.sources.snapshots.folders import foreign_logs
 
 _COMMITTED = "AR_H_COMMIT_TIMESTAMP"
 _AHEAD = timedelta(days=1)
@@ -89,7 +88,7 @@ class _Snapshot:
 
     Attributes:
         waits: why it may not be taken yet; empty: it may.
-        foreign: why its files may not be all that counts, see `ForeignLogs`; empty: they are.
+        foreign: why its files may not be all that counts, see `foreign_logs`; empty: they are.
     """
 
     version: str
@@ -201,12 +200,10 @@ def survey(run: TableRun, *, released: bool | None = None) -> SnapshotSurvey:
         f"its time has not come, and it was taken: all others count as late; remove it, and {reload_of(run.spec.table)}"
     )
     problems += [(version, late) for version in ahead]
-    waits = [(one.version, one.waits) for one in waiting]
-    warnings = []
-    if problems:
-        warnings.append(RunWarning(code=SNAPSHOT_HELD, **_of_snapshots(problems)))
-    if waits:
-        warnings.append(RunWarning(code=SNAPSHOT_WAITING, **_of_snapshots(waits)))
+    warnings = [
+        *_of_snapshots(SNAPSHOT_HELD, problems),
+        *_of_snapshots(SNAPSHOT_WAITING, [(one.version, one.waits) for one in waiting]),
+    ]
     if others:
         warnings.append(_ignored(others))
     place = LandingFolder.of(run.job.roots, run.spec).path
@@ -461,12 +458,13 @@ def _comes(version: str) -> datetime:
     return datetime.min.replace(tzinfo=UTC) if time is None else time.replace(tzinfo=UTC) - _AHEAD
 
 
-def _of_snapshots(problems: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Fields of a warning about versions, each with its reason."""
-    version, why = problems[0]
-    more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
-    sample = tuple(version for version, _ in problems[1:5])
-    return {"message": f"snapshot {_title(version)}: {why}{more}", "count": len(problems), "sample": sample}
+def _of_snapshots(code: str, problems: Sequence[tuple[str, str]]) -> Iterator[RunWarning]:
+    """A warning about versions, each with its reason; none where there are none."""
+    for version, why in problems[:1]:
+        more = f" ({len(problems) - 1} more)" if len(problems) > 1 else ""
+        sample = tuple(version for version, _ in problems[1:5])
+        message = f"snapshot {_title(version)}: {why}{more}"
+        yield RunWarning(code=code, message=message, count=len(problems), sample=sample)
 
 
 def _ignored(names: Sequence[str]) -> RunWarning:
@@ -494,42 +492,25 @@ def _landed(run: TableRun) -> tuple[dict[str, _Snapshot], list[str]]:
         elif not is_temporary(item.name) and not item.name.endswith("/"):
             others.append(item.name)
     depth = pattern.text.strip("/").count("/") + 1
-    logs = ForeignLogs.of(names)
+    logs = foreign_logs(names)
     now, settle = run.runtime.clock().timestamp(), settle_of(run.spec, folder.path, run.runtime.environ)
-    made = {
-        version: _Snapshot(
-            version=version,
-            files=tuple(one for one in items if _is_data(one.name, complete, depth)),
-            waits=_why_incomplete(items, complete, depth, (settle, now)),
-            foreign=logs.reason([one.name for one in items]),
-        )
-        for version, items in by_version.items()
-    }  # fmt: skip
+    made = {}
+    for version, items in by_version.items():
+        # The file that shows that a snapshot is complete; those in folders below show that of a part.
+        marks = [one for one in items if one.name.count("/") == depth and one.name.rpartition("/")[2] == complete]
+        other = (one for one in items if one not in marks)
+        files = tuple(one for one in other if not (is_temporary(one.name) or one.name.endswith("/")))
+        is_settled = now - max(one.modified for one in items) >= settle.total_seconds()
+        waits = next((f"{one.name} is refused: {one.refused}" for one in items if one.refused), "")
+        if not waits and complete == "settle":
+            waits = "" if is_settled else f"its newest file is younger than `settle`, {settle}"
+        elif not waits and complete.isdigit():
+            waits = "" if len(files) >= int(complete) else f"it has {len(files)} of {complete} files"
+        elif not waits and not marks:
+            waits = f"it has no file {complete}, which is written when a snapshot is complete"
+        foreign = (why for of, why in logs.items() if any(one.name.startswith(of) for one in items))
+        made[version] = _Snapshot(version=version, files=files, waits=waits, foreign=next(foreign, ""))
     return made, others
-
-
-def _is_data(name: str, complete: str, depth: int) -> bool:
-    return not (is_temporary(name) or name.endswith("/") or _is_marker(name, complete, depth))
-
-
-def _is_marker(name: str, complete: str, depth: int) -> bool:
-    """Whether it is the file that shows that a snapshot is complete; those in folders below show that of a part."""
-    return name.count("/") == depth and name.rpartition("/")[2] == complete
-
-
-def _why_incomplete(items: Sequence[StoredObject], complete: str, depth: int, settled: tuple[timedelta, float]) -> str:
-    """Why a snapshot may still be written; empty: it is complete."""
-    data, (settle, now) = [one for one in items if _is_data(one.name, complete, depth)], settled
-    if refused := next((f"{one.name} is refused: {one.refused}" for one in items if one.refused), ""):
-        return refused
-    if complete.isdigit():
-        return "" if len(data) >= int(complete) else f"it has {len(data)} of {complete} files"
-    if complete != "settle":
-        there = any(_is_marker(one.name, complete, depth) for one in items)
-        return "" if there else f"it has no file {complete}, which is written when a snapshot is complete"
-    newest = max((one.modified for one in items), default=now)
-    remaining = settle.total_seconds() - (now - newest)
-    return f"its newest file is younger than `settle`, {settle}" if remaining > 0 else ""
 
 
 def _remove_ingested(run: TableRun, ledger: Ledger) -> None:

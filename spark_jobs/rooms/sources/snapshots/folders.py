@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote
 
 _LOGS = {
@@ -30,24 +29,14 @@ def columns_in_folders(name: str, depth: int) -> list[str]:
     return [unquote(folder.partition("=")[0]) for folder in name.split("/")[depth:-1] if "=" in folder]
 
 
-@dataclass(frozen=True)
-class ForeignLogs:
-    """Folders in which something else says which data files count, to what it is."""
+def foreign_logs(names: Sequence[str]) -> Mapping[str, str]:
+    """Folders in which something else says which data files count, to why the content of these is not known to be the
+    whole export.
 
-    by_folder: Mapping[str, str]
-
-    @classmethod
-    def of(cls, names: Iterable[str]) -> ForeignLogs:
-        """Args:
+    Args:
         names: of all files below the table's landing folder, hidden ones too.
-        """
-        names = list(names)
-        return cls({**dict(_uncommitted(names)), **dict(_tables(names))})
-
-    def reason(self, files: Sequence[str]) -> str:
-        """Why the content of these files is not known to be the whole export; empty: it is."""
-        found = (why for folder, why in self.by_folder.items() if any(file.startswith(folder) for file in files))
-        return next(found, "")
+    """
+    return {**dict(_uncommitted(names)), **dict(_tables(names))}
 
 
 def _tables(names: Iterable[str]) -> Iterator[tuple[str, str]]:

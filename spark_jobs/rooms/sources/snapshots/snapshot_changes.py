@@ -85,11 +85,9 @@ def differences(
         QuarantinableError: `SNAPSHOT_HELD`: a column is missing under `dropped_column: fail`.
     """
     if by.dropped == "fail":
-        _require_columns(before, snapshot, "it lacks column", "the metadata row says dropped_column: fail")
+        _require_columns(before, snapshot, "it lacks column")
         if after is not None:
-            _require_columns(
-                snapshot, after, "the one after it lacks its column", "the metadata row says dropped_column: fail"
-            )
+            _require_columns(snapshot, after, "the one after it lacks its column")
     pair = _Pair.of(before, snapshot, by)
     changes = pair.changes(pair.changed())
     if after is None:
@@ -104,9 +102,10 @@ def differences(
     return changes, undone.changes(back)
 
 
-def _require_columns(first: pa.Table, second: pa.Table, what: str, why: str) -> None:
+def _require_columns(first: pa.Table, second: pa.Table, what: str) -> None:
     if lost := [name for name in data_of(first) if name not in second.column_names]:
-        message = f"{what} {lost[0]}, and {why}; write it again, or change the policy"
+        message = f"{what} {lost[0]}, and the metadata row says dropped_column: fail"
+        message += "; write it again, or change the policy"
         raise QuarantinableError(SNAPSHOT_HELD, message)
 
 
@@ -190,24 +189,19 @@ def _key_rows(pair: _Pair, codes: np.ndarray) -> pa.Table:
 def _as(rows: pa.Table, field: pa.Field) -> pa.Array | None:
     """A column with the type of this field, null where the rows lack it; None: its values have no such type."""
     at = rows.schema.get_field_index(field.name)
-    if at >= 0 and rows.schema.field(at).type == field.type:
-        return flat(rows.column(at))
-    if at < 0 or not rows.num_rows:
+    if at < 0:
         return pa.nulls(rows.num_rows, field.type)
+    values = flat(rows.column(at))
+    if values.type == field.type:
+        return values
+    if not len(values):
+        return pa.nulls(0, field.type)
     try:
-        return _cast(flat(rows.column(at)), field.type)
+        cast = values.cast(field.type)
+        is_as_it_was = values.null_count == len(values) or _are_same(values, cast.cast(values.type))
     except pa.ArrowException:
         return None
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The values in another type; an error of pyarrow where it can't hold all of them as they are."""
-    if pa.types.is_null(kind):
-        raise pa.ArrowInvalid("values are no nulls")
-    cast = values.cast(kind)
-    if values.null_count < len(values) and not _are_same(values, cast.cast(values.type)):
-        raise pa.ArrowInvalid("values are rounded")
-    return cast
+    return cast if is_as_it_was and not pa.types.is_null(field.type) else None
 
 
 def _are_same(values: pa.Array, others: pa.Array) -> bool:
