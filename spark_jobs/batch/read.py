@@ -65,8 +65,8 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
     if figures.truncates:
         totals.truncates += len(unknown_truncates(table.state.truncates, figures.truncates))
         table.note(notices.of_truncates(spec, plan, figures.truncates, table.state))
-    if decoded.erased:
-        table.note(notices.of_erased(decoded.erased))
+    if figures.erased:
+        table.note(notices.of_erased(figures.erased))
     if plan.mode == "initial" and 2 * figures.quarantined > figures.rows:
         table.note(notices.of_bad_first_rows(figures.quarantined, figures.first_bad))
     if figures.reduced:
@@ -83,7 +83,7 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
     if figures.tallies:
         table.note(notices.of_expectations(spec, figures.tallies))
         totals.tally(spec, figures.tallies)
-    totals.filtered += decoded.filtered
+    totals.filtered += figures.filtered
 
 
 def _require_protected(table: TableSession, decoded: DecodedBatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -21,7 +21,7 @@ from spark_jobs.rooms.dialects.protocol import Probed, Unreadable, begin_a_table
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
-from spark_jobs.rules.figures import Appended, DecodedBatch, Figures, combined, distinct, figures_of, measure
+from spark_jobs.rules.figures import Appended, DecodedBatch, Figures, combined, distinct, measure
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.fold import net_changes, refolds
@@ -171,7 +171,8 @@ class WholeBatchReader:
         parts = [DecodedGroup(kind="load", rows=rows.filter(loads)),
                  DecodedGroup(kind="change", rows=rows.filter(pc.invert(loads)))]  # fmt: skip
         whole = combined([measure(p, table_schema) for p in parts], table_schema)
-        figures = figures_of(whole, table_schema, distinct(rows, table_schema))
+        identities, keys = distinct(rows, table_schema)
+        figures = replace(whole, identities=identities, keys=keys)
         origins = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
         return WholeBatch(decoded_batch=resumed_batch(schema, figures, origins), groups=(), good=rows)
 
