@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -127,11 +128,11 @@ class Figures:
     tallies: Mapping[str, Tally] = field(default_factory=dict)
     truncates: tuple[Truncate, ...] = ()
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return sum(file.rows for file in self.files.values())
 
-    @property
+    @cached_property
     def quarantined(self) -> int:
         return sum(file.quarantined for file in self.files.values())
 

@@ -31,7 +31,7 @@ from spark_jobs.rules.order import (
     sample_keys,
     with_identity,
 )
-from spark_jobs.rules.outcome import Applied, Outcome, StoredState, moved_row_deleted, outcome_of, update_without_prior
+from spark_jobs.rules.outcome import Applied, KeySample, Outcome, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes, skipped
 from spark_jobs.rules.stored_columns import change_schema, key_schema, told
 from spark_jobs.tables import table_definition, whole_tables
@@ -440,12 +440,12 @@ class _Totals:
 
     counts: MainCounts = field(default_factory=MainCounts)
     late: int = 0
-    unknown: tuple[int, tuple[str, ...]] = (0, ())
-    lost: tuple[int, tuple[str, ...]] = (0, ())
+    unknown: KeySample = (0, ())
+    lost: KeySample = (0, ())
 
     @classmethod
     def of_reports(cls, reports: Sequence[Mapping[str, Any]], schema: TableSchema) -> _Totals:
-        def keys(name: str) -> tuple[int, tuple[str, ...]]:
+        def keys(name: str) -> KeySample:
             reported = [report[name] for report in reports]
             return sum(n for n, _ in reported), tuple(_sample(schema, [text for _, text in reported]))
 
@@ -467,8 +467,7 @@ class _Totals:
 
     @property
     def warnings(self) -> tuple[RunWarning, ...]:
-        without_prior = update_without_prior(*self.unknown) if self.unknown[0] else ()
-        return (*without_prior, *(moved_row_deleted(*self.lost) if self.lost[0] else ()))
+        return warnings_of(self.unknown, self.lost)
 
 
 @dataclass(frozen=True)

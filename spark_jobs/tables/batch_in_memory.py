@@ -26,7 +26,7 @@ from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.order import events, is_of_batch
-from spark_jobs.rules.outcome import Applied, Outcome, StoredState, outcome_of, warnings_of
+from spark_jobs.rules.outcome import Applied, Outcome, StoredState, outcome_of, sampled, warnings_of
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes
 from spark_jobs.rules.stale_rows import suspects
@@ -320,7 +320,8 @@ class BatchInMemory:
         if not self.table_schema.keys:
             return self._append_only()
         batch_context, path = self.batch_context, self.batch_context.layout.replica
-        warnings = warnings_of(self.outcome, self.table_schema)
+        outcome, schema = self.outcome, self.table_schema
+        warnings = warnings_of(sampled(outcome.unknown_keys, schema), sampled(outcome.lost_moves, schema))
         done = batch_context.has_made(path, MERGE)
         main = main_counts(batch_context.metrics(path, MERGE)) if done else self._put()
         return Applied(main=main, warnings=warnings, late=self.outcome.late)

@@ -23,7 +23,7 @@ from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.sweep import unmarked
-from spark_jobs.rules.verify import Comparison, SharedKeys, Verdict, compare, expected_state, live_rows, verdict_of
+from spark_jobs.rules.verify import SharedKeys, Verdict, compare, expected_state, live_rows, verdict_of
 from spark_jobs.rules.windows import changed_since
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.places import stream_of, stream_rows
@@ -200,6 +200,6 @@ class _Comparing:
         ).encode()
 
 
-def _comparison(report: bytes) -> Comparison:
+def _comparison(report: bytes) -> Verdict:
     rows, expected_rows, buckets, keys = json.loads(report)
-    return Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))
+    return Verdict(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))

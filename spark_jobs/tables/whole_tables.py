@@ -25,7 +25,7 @@ from spark_jobs.plan.types import are_of_one_kind, grown
 from spark_jobs.rules import shards, sweep, truncates
 from spark_jobs.rules.arrays import DeltaSchema, by_name, rows_where, table_codes
 from spark_jobs.rules.convert import with_texts
-from spark_jobs.rules.history import differences, retyped_bounds, versions, with_row_ids
+from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.order import as_events, events, for_both_keys, is_of_batch
 from spark_jobs.rules.outcome import ACTION, AT, folded_again
 from spark_jobs.rules.stale_rows import stale_keys, stale_warning
@@ -357,7 +357,6 @@ def update_history(
     missing, extra = differences(derived, stored, table_schema)
     removed = mine[extra]
     deleted = pa.table({ACTION: pa.repeat("delete", len(removed)), AT: pa.array(removed, pa.int64())})
-    missing = with_row_ids(missing, stored.take(pa.array(extra)), table_schema)
     fresh = by_name(missing, snapshot.whole_rows).append_column(ACTION, pa.repeat("insert", missing.num_rows))
     outcome = pa.concat_tables([fresh, deleted], promote_options="default")
     batch_context.put(snapshot, HISTORY, {}, matches, outcome)
@@ -384,7 +383,6 @@ class _Versions:
         derived = versions(happened, self.schema, self.floors, self.swept)
         missing, extra = differences(derived, stored, self.schema)
         removed = stored.take(pa.array(extra))
-        missing = with_row_ids(missing, removed, self.schema)
         return json.dumps(self.output.report(storage, missing, removed, removed)).encode()
 
 
@@ -555,7 +553,7 @@ class _AnyAfterTruncates:
     schema: TableSchema
 
     def __call__(self, storage: Storage, rows: Mapping[str, pa.Table]) -> bytes:  # noqa: ARG002 - writes nothing
-        return json.dumps(any(truncates.after_truncates(rows[REPLICA], self.schema).to_pylist())).encode()
+        return json.dumps(bool(truncates.after_truncates(rows[REPLICA], self.schema).any())).encode()
 
 
 @dataclass(frozen=True)
