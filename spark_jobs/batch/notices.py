@@ -410,7 +410,7 @@ def of_rows(spec: TableSpec, plan: BatchPlan, decoded: DecodedBatch) -> Warnings
     rounded = "rounded" if spec.sub_microseconds == "round" else "cut"
     is_named, null = "csv_no_sup" in options or "csv_added" in options, DmsOptions.csv_null
     noted = (
-        (ERASED_SKIPPED, decoded.erased, "rows of erased keys were skipped"),
+        (ERASED_SKIPPED, figures.erased, "rows of erased keys were skipped"),
         (
             QUARANTINE_RATE,
             figures.quarantined if is_mostly_bad else 0,

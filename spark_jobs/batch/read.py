@@ -76,7 +76,7 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
             for name, (checked, failed) in figures.tallies.items()
         ]
         totals.expectations = summed(totals.expectations, counts)
-    totals.filtered += decoded.filtered
+    totals.filtered += figures.filtered
 
 
 def _require_protected(table: TableSession, decoded: DecodedBatch) -> None:

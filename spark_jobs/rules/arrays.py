@@ -193,9 +193,12 @@ def recast(values: pa.Array | pa.ChunkedArray, target: pa.DataType) -> pa.Array:
     Raises:
         pyarrow.ArrowInvalid: a value that doesn't fit after all.
     """
-    values = flat(values)
+    if isinstance(values, pa.ChunkedArray):
+        values = flat(values)
     if isinstance(values, pa.ExtensionArray):
-        values = flat(values.storage)
+        values = values.storage
+    if pt.is_dictionary(values.type):
+        values = values.dictionary_decode()
     source = values.type
     if source == target:
         return values
@@ -251,11 +254,14 @@ def count_past_micros(values: pa.Array, int96: pa.Array | None = None) -> int:
     """Times inside values of any type that have a part of a microsecond; `int96` as in `past_micros`."""
     if pt.is_timestamp(values.type):
         return int(np.count_nonzero(past_micros(values, int96).fill_null(0)))
-    inner = [None] * len(_parts(values)) if int96 is None else _parts(int96)
-    return sum(count_past_micros(part, fine) for part, fine in zip(_parts(values), inner, strict=True))
+    if not pt.is_nested(values.type):
+        return 0
+    parts = parts_of(values)
+    inner = [None] * len(parts) if int96 is None else parts_of(int96)
+    return sum(map(count_past_micros, parts, inner))
 
 
-def _parts(values: pa.Array) -> list[pa.Array]:
+def parts_of(values: pa.Array) -> list[pa.Array]:
     """The arrays that a nested one is made of; none of another."""
     kind = values.type
     if pt.is_struct(kind):
@@ -269,7 +275,7 @@ def has_nan(values: pa.Array | pa.ChunkedArray) -> bool:
     """Whether a value, or a part of one, is NaN. Nested values have to be in one array."""
     if pt.is_floating(values.type):
         return bool(pc.any(pc.is_nan(values)).as_py())
-    return any(has_nan(part) for part in _parts(values))
+    return any(has_nan(part) for part in parts_of(values))
 
 
 def texts(values: pa.Array) -> pa.Array:
@@ -464,7 +470,7 @@ def compare_rows(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> np.nd
     """For each pair of rows -1, 0 or 1, as the first is lower, equal or higher by the columns, left to right."""
     signs = np.zeros(len(first[0]), np.int8)
     for a, b in zip(first, second, strict=True):
-        higher, lower = is_true(pc.greater(a, b)), is_true(pc.less(a, b))
+        higher, lower = (np.asarray(pc.fill_null(part, False)) for part in (pc.greater(a, b), pc.less(a, b)))
         there = (np.asarray(part.is_valid()).astype(np.int8) for part in (a, b))
         signs = np.where(signs == 0, np.where(higher, 1, np.where(lower, -1, next(there) - next(there))), signs)
     return signs

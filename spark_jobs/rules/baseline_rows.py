@@ -16,7 +16,7 @@ from airflow_gddl.contract.sql_types import SqlType
 from spark_jobs.plan.baseline import Baseline
 from spark_jobs.plan.sequence import greater
 from spark_jobs.plan.table_schema import GDDL
-from spark_jobs.rules.arrays import arrow_type, flat, is_text, recast, sortable, sorted_rows
+from spark_jobs.rules.arrays import arrow_type, flat, is_text, recast, sortable, sorted_rows, with_values
 from spark_jobs.rules.texts import forms, json_writer, normal_form
 
 
@@ -31,7 +31,7 @@ def completed(rows: pa.Table, baseline: Baseline) -> pa.Table:
         return rows
     made = gddl_of(rows, baseline, gddl.type)
     whole = made if gddl.null_count == len(gddl) else pc.if_else(gddl.is_valid(), gddl, made)
-    return rows.set_column(rows.schema.get_field_index(GDDL), GDDL, whole)
+    return with_values(rows, {GDDL: whole})
 
 
 def gddl_of(

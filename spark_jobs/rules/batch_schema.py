@@ -21,7 +21,6 @@ from airflow_gddl.contract.sql_types import (
     VOID,
     ArrayType,
     MapType,
-    SqlType,
     StructType,
     parse_type,
     parts,
@@ -154,10 +153,6 @@ def order_of_table(
     return order.columns, f"struct<{fields}>", order.total
 
 
-def _has_no_order(kind: SqlType) -> bool:
-    return isinstance(kind, ArrayType | MapType) or str(kind) == "binary"
-
-
 def _stored_types(kind: str | None, columns: Sequence[str]) -> tuple[str, ...]:
     """Type of each sequence column, out of that of `_gddl.sequence`; empty where it is unknown or has other columns."""
     if kind is None or len(columns) == 1:
@@ -187,7 +182,8 @@ def _beside(stored: str, kind: str) -> str:
 
 def _require_order(dialect: Dialect, columns: tuple[str, ...], types: Sequence[str]) -> None:
     """Refuse (`SEQUENCE_TYPE`) bytes, which the ledger keeps as JSON, whose text has another order; arrays and maps."""
-    if any(_has_no_order(part) for kind in types for part in parts(parse_type(kind))):
+    every = [part for kind in types for part in parts(parse_type(kind))]
+    if any(isinstance(part, ArrayType | MapType) or str(part) == "binary" for part in every):
         what = f"the sequence, {', '.join(columns)}, has the type {', '.join(types)}, whose values can't be compared"
         remedy = "name another column in `sequence_by`, or deliver bytes as hexadecimal text"
         raise FatalError(SEQUENCE_TYPE, f"{dialect.spec.table}: {what}", where="sequence_by", remedy=remedy)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,9 +22,10 @@ from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.table_schema import RESCUED, TableSchema
 from spark_jobs.plan.types import NOTHING, convertible, merge
 from spark_jobs.rooms.dialects.protocol import sql_type
-from spark_jobs.rules.arrays import all_false, all_true, flat, gddl_field, recast, with_values
-from spark_jobs.rules.convert import Fitted, Mask, fit, mask_of
+from spark_jobs.rules.arrays import all_false, all_true, flat, gddl_field, is_true, recast, with_values
+from spark_jobs.rules.convert import Fitted, Mask, but, each, either, fit, mask_of
 from spark_jobs.rules.errors_table import entries
+from spark_jobs.rules.texts import BLANKS
 
 
 def by_settings(rows: pa.Table, schema: TableSchema, rule: Callable[[pa.Table, TableSchema], np.ndarray]) -> np.ndarray:
@@ -152,19 +153,15 @@ def incomplete(changes: pa.Table, schema: TableSchema, moved: np.ndarray) -> np.
     excluded = {*schema.keys, RESCUED, *schema.computed}  # computed columns follow theirs
     columns = [c for c in schema.columns if c not in excluded and not schema.is_technical(c)]
     images = {column: before_image(changes, schema, column) for column in columns}
-    nothing = all_false(changes.num_rows)
-    whole = nothing.copy()
+    whole: Mask = None
     for image in images.values():
         if image is not None:
-            whole |= np.asarray(image.values.is_valid()) | _where(image.misfit, nothing)
+            whole = either(whole, either(mask_of(image.values.is_valid()), image.misfit))
     for column, image in images.items():
-        known = nothing if image is None else whole & ~_where(image.misfit, nothing)
-        result |= moved & ~known & ~carried(changes, schema, column)
+        lacking = moved & ~carried(changes, schema, column)
+        known = None if image is None else but(whole, image.misfit)
+        result |= lacking if known is None else lacking & ~known
     return result
-
-
-def _where(mask: Mask, nothing: np.ndarray) -> np.ndarray:
-    return nothing if mask is None else mask
 
 
 def before_image(changes: pa.Table, schema: TableSchema, column: str) -> Fitted | None:
@@ -198,7 +195,6 @@ def chosen(where: np.ndarray, yes: pa.Array, no: pa.Array) -> pa.Array:
 
 _AROUND = '[]" \t\r\n\f\v'
 """Characters around names in a list of columns."""
-_BLANKS = " \t\r\n\f\v"
 
 
 def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema, emptied: Sequence[str] = ()) -> pa.Array:
@@ -211,22 +207,23 @@ def stored_lists(lists: pa.Array, columns: Sequence[str], schema: TableSchema, e
         columns: of the file, under the names that the row gives them.
         emptied: columns of the table that each text has, too.
     """
-    names = _ListedNames.of(columns, schema)
+    names = _ListedNames(columns, schema)
     if pt.is_list(lists.type) or pt.is_large_list(lists.type):
-        of_arrays = [None if each is None else [names.stored(str(name)) for name in each] for each in lists.to_pylist()]
+        of_arrays = [None if row is None else [names.stored(str(name)) for name in row] for row in lists.to_pylist()]
         return pa.array(of_arrays, lists.type)
-    encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
-    texts = encoded.dictionary.to_pylist()
-    stored_texts = [
-        None if text is None else ",".join(dict.fromkeys((*names.of_text(text), *emptied))) for text in texts
-    ]
-    return pa.array(stored_texts, pa.string()).take(encoded.indices).cast(lists.type)
+    stored = each(
+        lists.cast(pa.string()),
+        lambda text: ",".join(dict.fromkeys((*names.of_text(text), *emptied))),
+        pa.string(),
+    )
+    return stored.cast(lists.type)
 
 
 def listed(lists: pa.Array, column: str) -> np.ndarray:
     """Whether stored lists have a column of the table; a null list has all."""
     wanted = column.lower()
-    return _are(lists, lambda text: text is None or wanted in _stored_names(text))
+    has = each(_texts_of(lists), lambda text: wanted in _stored_names(text), pa.bool_())
+    return np.asarray(pc.fill_null(has, True))
 
 
 def name_none(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -> np.ndarray:
@@ -236,15 +233,15 @@ def name_none(lists: pa.Array, columns: Sequence[str], schema: TableSchema) -> n
         columns: as for `stored_lists`.
     """
     known = frozenset(_stored(column, schema).lower() for column in columns)
-    return _are(lists, lambda text: bool(text) and known.isdisjoint(_stored_names(str(text))))
+    return is_true(
+        each(_texts_of(lists), lambda text: bool(text) and known.isdisjoint(_stored_names(text)), pa.bool_())
+    )
 
 
-def _are(lists: pa.Array, test: Callable[[str | None], bool]) -> np.ndarray:
+def _texts_of(lists: pa.Array) -> pa.Array:
     if pt.is_list(lists.type) or pt.is_large_list(lists.type):
         lists = pa.array([None if names is None else ",".join(map(str, names)) for names in lists.to_pylist()])
-    encoded = pc.dictionary_encode(lists.cast(pa.string()), null_encoding="encode")
-    results = [test(text) for text in encoded.dictionary.to_pylist()]
-    return np.array(results, dtype=bool)[np.asarray(encoded.indices)] if results else all_false(len(lists))
+    return lists.cast(pa.string())
 
 
 @functools.lru_cache(maxsize=1024)
@@ -256,12 +253,7 @@ def _stored_names(text: str) -> frozenset[str]:
 class _ListedNames:
     """Names that lists of a file may have, as they are and in lower case, to those of the table's columns."""
 
-    def __init__(self, known: Mapping[str, str], schema: TableSchema) -> None:
-        self._known, self._schema = known, schema
-        self._longest = 1 + max((name.count(",") for name in known), default=0)
-
-    @classmethod
-    def of(cls, columns: Sequence[str], schema: TableSchema) -> _ListedNames:
+    def __init__(self, columns: Sequence[str], schema: TableSchema) -> None:
         rename, row_names = schema.spec.rename, set(columns)
         given = [(column, column) for column in columns] + [
             (old, new) for old, new in rename.items() if new in row_names
@@ -271,7 +263,8 @@ class _ListedNames:
             for name, column in given
             for form in (name, clean_name(name), landed_name(name))
         }
-        return cls({form.lower(): stored for form, stored in forms.items()} | forms, schema)
+        self._known, self._schema = {form.lower(): stored for form, stored in forms.items()} | forms, schema
+        self._longest = 1 + max((name.count(",") for name in forms), default=0)
 
     def stored(self, name: str) -> str:
         """The table's name of a column; of one that the file lacks the name that it would have.
@@ -289,7 +282,7 @@ class _ListedNames:
     def of_text(self, text: str) -> list[str]:
         if (names := _json_names(text)) is not None:
             return [self.stored(name) for name in names]
-        bare = text.strip(_BLANKS)
+        bare = text.strip(BLANKS)
         readings = [bare[1:-1], bare] if bare.startswith("[") and bare.endswith("]") else [bare]
         parsed = [self._between_commas(reading) for reading in readings]
         return min(parsed, key=lambda each: each[1])[0]
@@ -300,7 +293,7 @@ class _ListedNames:
         names: list[str] = []
         while at < len(parts):
             longest = min(self._longest, len(parts) - at)
-            runs = ((size, ",".join(parts[at : at + size]).strip(_BLANKS)) for size in range(longest, 0, -1))
+            runs = ((size, ",".join(parts[at : at + size]).strip(BLANKS)) for size in range(longest, 0, -1))
             taken = next(((size, name) for size, run in runs if (name := self._exact(run)) is not None), None)
             if taken is None:
                 unknown += 1
@@ -326,7 +319,7 @@ def _stored(column: str, schema: TableSchema) -> str:
 
 def _json_names(text: str) -> list[str] | None:
     """The names of a JSON array of texts; None: it is none."""
-    if not text.lstrip(_BLANKS).startswith("["):
+    if not text.lstrip(BLANKS).startswith("["):
         return None
     try:
         names = json.loads(text)

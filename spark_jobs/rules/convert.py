@@ -16,10 +16,10 @@ from airflow_gddl.contract.spec import SubMicrosecondPolicy
 from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, is_complex
 from spark_jobs.rules.arrays import arrow_type, flat, is_true, with_values
 from spark_jobs.rules.texts import (
-    BITS,
     BLANKS,
     FINER,
     LAST_MICROSECOND,
+    WHOLE_NUMBERS,
     as_text,
     outside_years,
     reader,
@@ -35,8 +35,8 @@ def converter(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
         return lambda value: _boolean(value, source, target)
     if isinstance(target, DecimalType):
         return lambda value: _to_decimal(value, source, target)
-    if str(target) in BITS:
-        return lambda value: _to_whole(value, BITS[str(target)])
+    if str(target) in WHOLE_NUMBERS:
+        return lambda value: _to_whole(value, WHOLE_NUMBERS[str(target)])
     if str(target) in ("float", "double"):
         return lambda value: _to_real(value, source, single=str(target) == "float")
     return lambda _: None
@@ -63,10 +63,10 @@ def _to_decimal(value: Any, source: SqlType, target: DecimalType) -> Decimal | N
     return number if number == value else None
 
 
-def _to_whole(value: Any, bits: int) -> int | None:
+def _to_whole(value: Any, values: range) -> int | None:
     if not np.isfinite(float(value)) or value != int(value):
         return None
-    return int(value) if -(2 ** (bits - 1)) <= int(value) < 2 ** (bits - 1) else None
+    return int(value) if int(value) in values else None
 
 
 def _to_real(value: Any, source: SqlType, *, single: bool) -> float | None:
@@ -91,7 +91,7 @@ _TIMES = ("timestamp", "timestamp_ntz")
 _DATE = "(?:[1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])-[0-9]{2}-[0-9]{2}"  # Arrow takes a year 0, too
 _MOMENT = f"^{_DATE}[ T][0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\\.[0-9]{{1,6}})?$"
 _PLAIN = {
-    **dict.fromkeys(BITS, "^-?[0-9]{1,18}$"),
+    **dict.fromkeys(WHOLE_NUMBERS, "^-?[0-9]{1,18}$"),
     **dict.fromkeys(_TIMES, _MOMENT),
     "date": f"^{_DATE}$",
     "double": r"^-?[0-9]{1,30}(\.[0-9]{1,30})?$",
@@ -152,7 +152,7 @@ def fit(values: pa.Array, source: SqlType, target: SqlType, policy: SubMicroseco
 
 
 def _lost(values: pa.Array, converted: pa.Array) -> Mask:
-    return mask_of(pc.and_(converted.is_null(), values.is_valid())) if converted.null_count else None
+    return mask_of(pc.and_(converted.is_null(), values.is_valid()))
 
 
 def _from_text(values: pa.Array, target: SqlType) -> pa.Array:

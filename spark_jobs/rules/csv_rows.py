@@ -6,7 +6,7 @@ import codecs
 import io
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -20,7 +20,8 @@ from airflow_gddl.contract.extensions import DmsOptions
 from spark_jobs.rooms.dialects.csv_forms import CsvForms, is_operation
 from spark_jobs.rooms.dialects.csv_lines import reader, records, restored, unused_character, with_usual_ends
 from spark_jobs.rooms.dialects.protocol import carried_list, match
-from spark_jobs.rules.arrays import all_true, is_true
+from spark_jobs.rules.arrays import all_true, flat, is_true
+from spark_jobs.rules.convert import each
 from spark_jobs.rules.texts import BLANKS
 
 _MARK = codecs.BOM_UTF8
@@ -70,8 +71,8 @@ def read_csv(data: bytes, names: Sequence[str], form: DmsOptions, kind: str) -> 
     null, end = (text.encode().decode("latin-1") for text in (form.csv_null, form.csv_row_delimiter))
     bytewise = replace(form, csv_null=null, csv_row_delimiter=end)
     rows = _rows(data.decode("latin-1").encode(), names, bytewise, kind)
-    columns = [_as_text(_map(column, pa.binary(), _bytes)) for column in rows.table.columns]
-    lines = rows.malformed and _map(rows.malformed, pa.string(), lambda v: _bytes(v).decode(errors="replace"))
+    columns = [_as_text(each(flat(column), _bytes, pa.binary())) for column in rows.table.columns]
+    lines = rows.malformed and each(rows.malformed, lambda v: _bytes(v).decode(errors="replace"), pa.string())
     return CsvRows(pa.table(columns, names=rows.table.column_names), lines, rows.older)
 
 
@@ -158,8 +159,7 @@ def _with_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
         ValueError: no line has one, so that the first field is a column.
     """
     table = rows.table
-    good = _good(rows)
-    first = [value for value, is_good in zip(table.column(0).to_pylist(), good, strict=True) if is_good]
+    good, first = _good(rows), _first_fields(rows)
     if first and not any(is_operation(value, kind) for value in first):
         what = "no line begins with an operation, and lines have a field more than options.csv_columns"
         raise ValueError(f"{what}: the first is {str(first[0])[:40]!r}; name all columns, in the order of the file")
@@ -195,13 +195,18 @@ def _without_operations(rows: CsvRows, form: DmsOptions, kind: str) -> CsvRows:
     Raises:
         ValueError: each line has an operation in the first field, so that this is none of the columns.
     """
-    good = _good(rows)
-    first = [value for value, is_good in zip(rows.table.column(0).to_pylist(), good, strict=True) if is_good]
+    first = _first_fields(rows)
     if first and all(is_operation(value, kind) for value in first):
         names = len(form.csv_columns)
         what = f"each line begins with an operation, and has fewer fields after it than options.csv_columns ({names})"
         raise ValueError(f"{what}; columns that were added later, which older lines lack, belong in options.csv_added")
     return rows
+
+
+def _first_fields(rows: CsvRows) -> list[str | None]:
+    """First fields of lines that are rows."""
+    first: list[str | None] = rows.table.column(0).filter(_good(rows)).to_pylist()
+    return first
 
 
 def _good(rows: CsvRows) -> np.ndarray:
@@ -219,10 +224,6 @@ def _is_text(data: bytes) -> bool:
 
 def _bytes(text: str) -> bytes:
     return text.encode("latin-1")
-
-
-def _map(values: pa.Array, kind: pa.DataType, change: Callable[[str], object]) -> pa.Array:
-    return pa.array([None if v is None else change(v) for v in values.to_pylist()], kind)
 
 
 def _as_text(values: pa.Array) -> pa.Array:
@@ -261,7 +262,7 @@ def _read(data: bytes, width: int, form: DmsOptions) -> tuple[pa.Table, pa.Array
     )
     table = pcsv.read_csv(pa.BufferReader(data), read_options=read, parse_options=parse, convert_options=convert)
     rows, lines = (table, None) if not broken else _with_broken(table.columns, broken, form)
-    return _with_breaks(rows, breaks), lines and _map(lines, pa.string(), lambda text: restored(text, breaks))
+    return _with_breaks(rows, breaks), lines and each(lines, lambda text: restored(text, breaks), pa.string())
 
 
 @dataclass(frozen=True)

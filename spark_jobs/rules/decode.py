@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -49,11 +50,11 @@ from spark_jobs.rules.arrays import (
     recast,
 )
 from spark_jobs.rules.carried import before_image, incomplete, name_none, stored_lists
-from spark_jobs.rules.convert import Fitted, Mask, but, either, fit, mask_of
+from spark_jobs.rules.convert import Fitted, Mask, but, each, either, fit, mask_of
 from spark_jobs.rules.delivered_columns import DeliveredColumns, RowProblem
 from spark_jobs.rules.delta_values import unfit_texts
 from spark_jobs.rules.errors_table import BYTES, NANOS, record_ddl
-from spark_jobs.rules.evaluate import CheckedRows, Tally, checked, outside_filter, tree_of
+from spark_jobs.rules.evaluate import Tally, checked, outside_filter, tree_of
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import RawGroup
 from spark_jobs.rules.order import gddl_fields, generations, moved_rows, with_gddl
@@ -139,9 +140,9 @@ def _whole_nanos(times: pa.Array, past: pa.Array) -> pa.Array:
 
 def _micros_and_past(nanos: Sequence[int | Decimal | None], kind: SqlType) -> tuple[pa.Array, pa.Array]:
     """Times of a type, and the nanoseconds past their microsecond."""
-    whole = [None if number is None else divmod(int(number), 1000) for number in nanos]
-    micros = pa.array([None if pair is None else pair[0] for pair in whole], pa.int64())
-    return micros.cast(arrow_type(kind)), pa.array([None if pair is None else pair[1] for pair in whole], pa.int64())
+    pairs = [(None, None) if number is None else divmod(int(number), 1000) for number in nanos]
+    micros, past = (pa.array([pair[at] for pair in pairs], pa.int64()) for at in (0, 1))
+    return micros.cast(arrow_type(kind)), past
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +151,6 @@ class ReplayGroup:
 
     raw: RawGroup
     kind: str
-    schema: str
     columns: tuple[tuple[str, str], ...]
 
 
@@ -193,8 +193,7 @@ def _replayed(kind: str, ddl: str, rows: Sequence[Mapping[str, Any]]) -> ReplayG
         already_masked=True,
         invalid=invalid,
     )
-    landed = tuple((column.name, column.kind) for column in record_columns(ddl))
-    return ReplayGroup(raw=raw, kind=kind, schema=ddl, columns=landed)
+    return ReplayGroup(raw=raw, kind=kind, columns=tuple((column.name, column.kind) for column in fields))
 
 
 def _position(row: Mapping[str, Any]) -> int:
@@ -338,7 +337,7 @@ class _Decoder:
     table_schema: TableSchema
     stamp: Stamp
 
-    @property
+    @cached_property
     def _columns(self) -> DeliveredColumns:
         return DeliveredColumns(self.group, self.how)
 
@@ -364,9 +363,9 @@ class _Decoder:
         if exempt is not None:
             problems = [replace(p, where=but(p.where, loaded if p.code in _OF_TRUNCATES else exempt)) for p in problems]
         outside = self._outside(rows, op, problems, exempt)
-        expected = self._expected(rows, problems, either(outside, exempt))
-        problems += expected.problems
-        bad, first_problems = _first_of([p for p in problems if p.where is not None], self.group.rows)
+        failing, tallies = self._expected(rows, problems, either(outside, exempt))
+        problems += failing
+        bad, first_problems = _first_of(problems, self.group.rows)
         rows = self._marked(rows, bad)
         truncating = None if truncating is None else truncating & self._sound(problems)
         partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema)) | self._begun_in_part(rows)
@@ -382,7 +381,7 @@ class _Decoder:
             partial=_set_in_good(self.group.csv_lists, bad),
             empty_texts=self.group.empty_texts,
             forms={name: self._forms(values, bad) for name, values in texts.items()},
-            tallies=expected.tallies,
+            tallies=tallies,
             outside=outside,
             truncating=truncating,
         )
@@ -392,35 +391,37 @@ class _Decoder:
 
         A list of the dialect's is of the values of its file: columns that the file lacks are carried as its plan says.
         """
-        named = self.table_schema.spec.columns_to_update
-        listing = self.table_schema.spelled(named)
-        empties = self.how.plan.actions if named == self.how.dialect.carried else ()
+        empties = self.how.plan.actions if self._are_lists_of_dialect else ()
         emptied = [action.target.name for action in empties if action.how == "missing_null"]
         return [
-            stored_lists(v, self.how.names, self.table_schema, emptied) if column.name == listing else v
+            stored_lists(v, self.how.names, self.table_schema, emptied) if column.name == self._listing else v
             for column, v in zip(self.table_schema.data, values, strict=True)
         ]
 
     def _list_problems(self, rows: pa.Table, op: pa.Array) -> list[RowProblem]:
         """Updates whose list names no column of the file: they would carry nothing."""
-        named = self.table_schema.spec.columns_to_update
-        listing = None if named == self.how.dialect.carried else self.table_schema.spelled(named)
-        if listing is None or self.how.kind != "change":
+        listing = self._listing
+        if listing is None or self._are_lists_of_dialect or self.how.kind != "change":
             return []
-        updates = is_true(pc.equal(op, "U"))
-        where = updates & name_none(flat(rows.column(listing)), self.how.names, self.table_schema)
+        where = is_true(pc.equal(op, "U")) & name_none(flat(rows.column(listing)), self.how.names, self.table_schema)
         return [RowProblem(where, COLUMNS_UNKNOWN, listing, "an update whose list of columns names none of its file")]
 
     def _begun_in_part(self, rows: pa.Table) -> np.ndarray:
         """Inserts of which the dialect lists what they carry: the source did not send the rest, which is null."""
-        named = self.table_schema.spec.columns_to_update
-        listing = self.table_schema.spelled(named) if named == self.how.dialect.carried else None
-        if listing is None:
+        if self._listing is None or not self._are_lists_of_dialect:
             return all_false(rows.num_rows)
-        inserts = pc.fill_null(pc.equal(flat(gddl_field(rows, "op")), "I"), False)  # null: malformed
-        return np.asarray(pc.and_(inserts, flat(rows.column(listing)).is_valid()))
+        return is_true(pc.and_(pc.equal(gddl_field(rows, "op"), "I"), rows.column(self._listing).is_valid()))
+
+    @cached_property
+    def _listing(self) -> str | None:
+        """The column with lists of the columns that changes carry."""
+        return self.table_schema.spelled(self.table_schema.spec.columns_to_update)
 
     @property
+    def _are_lists_of_dialect(self) -> bool:
+        return self.table_schema.spec.columns_to_update == self.how.dialect.carried
+
+    @cached_property
     def _may_truncate(self) -> bool:
         """Whether truncates are known; those of quarantined records came before they were."""
         return self.how.kind == "change" and not self.group.replayed
@@ -460,9 +461,11 @@ class _Decoder:
                 remedy="deliver the column, or change `where` in the metadata row",
             )
 
-    def _expected(self, rows: pa.Table, problems: Sequence[RowProblem], outside: Mask) -> CheckedRows:
+    def _expected(
+        self, rows: pa.Table, problems: Sequence[RowProblem], outside: Mask
+    ) -> tuple[list[RowProblem], dict[str, Tally]]:
         if not self.table_schema.spec.expect:
-            return CheckedRows()
+            return [], {}
         sound = self._sound(problems)
         inside = sound if outside is None else sound & ~outside
         return checked(rows, self.table_schema, inside, replayed=self.group.replayed)
@@ -492,15 +495,15 @@ class _Decoder:
         """Errors regardless of values: malformed line, no text, unknown operation, null key, change of an append-only
         table.
         """
-        known = pa.array(("R",) if self.how.kind == "load" else _OPERATIONS)
-        known = pa.array([*_OPERATIONS, TRUNCATE]) if self._may_truncate else known
-        known = pa.concat_arrays([known, pa.array([LOADED])]) if self._may_be_loaded else known
+        known = ["R"] if self.how.kind == "load" else [*_OPERATIONS]
+        known += [TRUNCATE] if self._may_truncate else []
+        known += [LOADED] if self._may_be_loaded else []
         problems = []
         if self.group.malformed is not None:
             where = mask_of(self.group.malformed.is_valid())
             problems.append(RowProblem(where, ROW_MALFORMED, None, self.how.dialect.malformed))
         problems += self._columns.encoding_problems(deletes)
-        unknown = mask_of(pc.invert(pc.is_in(op, value_set=known)))
+        unknown = mask_of(pc.invert(pc.is_in(op, value_set=pa.array(known))))
         column = self.how.dialect.op_column
         reason = f"not an operation: one of {self.how.dialect.operations}"
         problems.append(RowProblem(unknown, OP_UNKNOWN, column, reason))
@@ -527,11 +530,10 @@ class _Decoder:
 
     def _key_problems(self, key: str, kind: SqlType, value: pa.Array) -> list[RowProblem]:
         source = next(a.source for a in self.how.plan.actions if a.target.name == key)
-        every = all_true(self.group.rows)
-        empty = every if source is None else _null_mask(self.group.columns[source])
+        empty = all_true(self.group.rows) if source is None else mask_of(self.group.columns[source].is_null())
         return [
             RowProblem(empty, KEY_NULL, key, "a part of the key is null"),
-            RowProblem(_null_mask(value), CAST_FAILED, key, f"the key doesn't fit {kind}"),
+            RowProblem(mask_of(value.is_null()), CAST_FAILED, key, f"the key doesn't fit {kind}"),
         ]
 
     def _image_problems(self, rows: pa.Table, deletes: Mask) -> list[RowProblem]:
@@ -546,10 +548,10 @@ class _Decoder:
         if self.how.kind == "load":
             return []
         by = ", ".join(self.table_schema.sequence)
-        missing = _null_mask(sequence)
+        missing = mask_of(sequence.is_null())
         if len(self.table_schema.sequence) > 1:
             for part in sequence.flatten():
-                missing = either(missing, _null_mask(part))
+                missing = either(missing, mask_of(part.is_null()))
         return [
             RowProblem(
                 unparsable, SEQUENCE_UNPARSABLE, by, f"the sequence doesn't fit {self.table_schema.sequence_type}"
@@ -729,11 +731,7 @@ def are_deletes(op: pa.Array) -> bool:
 def _text(values: pa.Array, kind: SqlType) -> pa.Array:
     if kind == STRING:
         return values
-    return pa.array([None if v is None else as_text(v, kind) for v in values.to_pylist()], pa.string())
-
-
-def _null_mask(values: pa.Array) -> Mask:
-    return mask_of(values.is_null()) if values.null_count else None
+    return each(values, lambda value: as_text(value, kind), pa.string())
 
 
 def _first_of(problems: Sequence[RowProblem], rows: int) -> tuple[tuple[int, ...], tuple[RowProblem, ...]]:

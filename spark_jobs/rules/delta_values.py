@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from spark_jobs.rules.arrays import all_false, changes, row_codes, table_codes
+from spark_jobs.rules.arrays import all_false, numbered, row_codes, table_codes
+from spark_jobs.rules.convert import each
 
 NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 """How folders spell null. Delta writes the empty text so, too."""
@@ -73,10 +73,11 @@ def with_values(rows: pa.Table, values: Mapping[str, Any], schema: pa.Schema) ->
 
 
 def unfit_texts(values: pa.Array, column: str) -> pa.Array:
-    """Which texts no partition can hold: the empty one and Hive's word for null, both read as null, and long ones."""
-    encoded = pc.dictionary_encode(values)
-    unfit = pa.array([_is_unfit(text, column) for text in encoded.dictionary.to_pylist()], pa.bool_())
-    return pc.fill_null(unfit.take(encoded.indices), False)
+    """Which texts no partition can hold, null where a text is null.
+
+    These are the empty one and Hive's word for null, both read as null, and long ones.
+    """
+    return each(values, lambda text: _is_unfit(text, column), pa.bool_())
 
 
 def _is_unfit(text: str, column: str) -> bool:
@@ -110,12 +111,7 @@ def _surplus(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     """Numbers of the rows on one side that have no equal on the other; of several equal rows, the last ones."""
     size = max(int(mine.max(initial=-1)), int(theirs.max(initial=-1))) + 1
     others = np.bincount(theirs, minlength=size)
-    order = np.argsort(mine, kind="stable")
-    ranked = mine[order]
-    starts = np.flatnonzero(changes(ranked))
-    lengths = np.diff(np.r_[starts, len(ranked)])
-    rank = np.arange(len(ranked)) - np.repeat(starts, lengths)
-    return np.sort(order[rank >= others[ranked]])
+    return np.flatnonzero(numbered(mine, np.argsort(mine, kind="stable")) >= others[mine])
 
 
 def _with_common_keys(removed: pa.Table, come: pa.Table, keys: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -32,7 +32,7 @@ from spark_jobs.rules.arrays import all_false, flat, gddl_field, is_text, is_tru
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.masks import hashed as hash_of_mask
 from spark_jobs.rules.order import gddl_fields, old_key_columns, old_keys, with_gddl
-from spark_jobs.rules.texts import BITS, MIDNIGHT, WIDE, as_text, json_writer, plain_number
+from spark_jobs.rules.texts import MIDNIGHT, WHOLE_NUMBERS, WIDE, as_text, json_writer, plain_number
 
 T = TypeVar("T")
 
@@ -76,8 +76,8 @@ def _without_end(_: str) -> Bound:
 
 
 _REAL = ("float", "double")
-EXACT_REAL = 2**53
-"""Whole numbers below this are distinguished as doubles."""
+_EXACT_REALS = range(1 - 2**53, 2**53)
+"""Whole numbers that are distinguished as doubles."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +160,7 @@ def key_text(value: Any, kind: SqlType) -> str | None:
 
 def _text(value: Any, kind: SqlType) -> str | None:
     name = str(kind)
-    if isinstance(kind, DecimalType) or name in (*BITS, *_REAL):
+    if isinstance(kind, DecimalType) or name in (*WHOLE_NUMBERS, *_REAL):
         return _number(Decimal(str(value)), kind)
     if name == "string":
         return value if isinstance(value, str) else as_text(value, kind)
@@ -182,14 +182,7 @@ def _number(given: Decimal, kind: SqlType) -> str | None:
     if given != int(given):
         return None
     # Other doubles have no text that both engines agree on, and don't equal typed text.
-    bounds = whole_bounds(kind) or (1 - EXACT_REAL, EXACT_REAL - 1)
-    return str(int(given)) if bounds[0] <= given <= bounds[1] else None
-
-
-def whole_bounds(kind: SqlType) -> tuple[int, int] | None:
-    """Least and greatest value of a type of whole numbers; None: it is none."""
-    bits = BITS.get(str(kind))
-    return None if bits is None else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return str(int(given)) if int(given) in WHOLE_NUMBERS.get(str(kind), _EXACT_REALS) else None
 
 
 def _moment(value: Any) -> datetime:
@@ -263,19 +256,16 @@ def as_deletes(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> 
     """Moved rows, where it is known, as the deletes of their old keys."""
     if not where.any():
         return rows
-    chosen = pa.array(where)
-    for column, value in old_key_columns(rows, table_schema).items():
-        at = rows.schema.get_field_index(column)
-        rows = rows.set_column(at, rows.schema.field(at), pc.if_else(chosen, value, rows.column(at)))
-    return with_gddl(rows, op=pc.if_else(chosen, "D", gddl_fields(rows)["op"]))
+    olds = old_key_columns(rows, table_schema).items()
+    rows = with_values(rows, {name: pc.if_else(where, value, rows.column(name)) for name, value in olds})
+    return with_gddl(rows, op=pc.if_else(where, "D", gddl_fields(rows)["op"]))
 
 
 def emptied(rows: pa.Table, table_schema: TableSchema, where: np.ndarray) -> pa.Table:
     """Before images set to null where the mask is true."""
     there = set(rows.column_names) if where.any() else set()
     images = {c.name: rows.column(c.name) for c in table_schema.before if c.name in there}
-    hit = pa.array(where)
-    return with_values(rows, {n: pc.if_else(hit, pa.scalar(None, v.type), v) for n, v in images.items()})
+    return with_values(rows, {n: pc.if_else(where, pa.scalar(None, v.type), v) for n, v in images.items()})
 
 
 def with_images(rows: pa.Table, table_schema: TableSchema) -> np.ndarray:
@@ -419,9 +409,10 @@ def _values_of(record: str, number: Callable[[str], object]) -> dict[str, Any]:
 
 def how_written(key: str, kind: SqlType) -> str:
     """The values of a type that have a text, and how it is written; see `key_text`."""
-    bounds, name = whole_bounds(kind), str(kind)
-    if bounds is not None:
-        return f"write --key {key}=… with a whole number from {bounds[0]} to {bounds[1]}"
+    name = str(kind)
+    if name in WHOLE_NUMBERS:
+        values = WHOLE_NUMBERS[name]
+        return f"write --key {key}=… with a whole number from {values[0]} to {values[-1]}"
     if isinstance(kind, DecimalType):
         before, after = kind.precision - kind.scale, kind.scale
         return f"write --key {key}=… with a number of at most {before} digits before the point and {after} after it"

@@ -10,9 +10,10 @@ delivered.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -49,7 +50,6 @@ _MOST_DIGITS = 38
 _DIGITS = {pa.int8(): 3, pa.int16(): 5, pa.int32(): 10, pa.int64(): 19}
 _COMPARE = dict(zip(COMPARISONS, (pc.equal, pc.not_equal, pc.less, pc.less_equal, pc.greater, pc.greater_equal),
                     strict=True))  # fmt: skip
-_PARTS = {"year": pc.year, "month": pc.month, "day": pc.day}
 
 
 def tree_of(spec: TableSpec, text: str) -> Term:
@@ -88,7 +88,7 @@ class Columns:
         try:
             value = self._value(term)
         except pa.ArrowException as error:  # not a fault of a file
-            raise self._mistyped(str(error)[:200]) from None
+            raise self.mistyped(str(error)[:200]) from None
         return pa.repeat(value, self.rows) if isinstance(value, pa.Scalar) else value
 
     def condition(self, term: Term) -> pa.Array:
@@ -99,7 +99,7 @@ class Columns:
         """
         values = self.evaluate(term)
         if not pt.is_boolean(values.type):
-            raise self._mistyped(f"a condition has to be true or false, and {term} is {_kind(values)}")
+            raise self.mistyped(f"a condition has to be true or false, and {term} is {_kind(values)}")
         return values
 
     def _value(self, term: Term) -> Any:
@@ -145,7 +145,7 @@ class Columns:
     def _compared(self, op: str, left: Any, right: Any) -> Any:
         left, right = self.alike(left, right)
         if op not in ("=", "<>") and (pt.is_boolean(left.type) or _is_other(left)):
-            raise self._mistyped(f"{_kind(left)} values have no order")
+            raise self.mistyped(f"{_kind(left)} values have no order")
         return _COMPARE[op](left, right)
 
     def alike(self, left: Any, right: Any) -> tuple[Any, Any]:
@@ -160,7 +160,7 @@ class Columns:
                 both = (one, moment) if one.type == moment.type else (_as_time(one), _as_time(moment))
                 return both if one is left else (both[1], both[0])
         if _is_other(left) or _is_other(right) or _kind(left) != _kind(right):
-            raise self._mistyped(f"{_kind(left)} can't be compared with {_kind(right)}")
+            raise self.mistyped(f"{_kind(left)} can't be compared with {_kind(right)}")
         return left, right
 
     def _moment(self, text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
@@ -168,12 +168,11 @@ class Columns:
         if not moment[0].is_valid and pt.is_date(kind):
             moment = fit(pa.array([text.as_py()], pa.string()), _STRING, _TIME).values
         if not moment[0].is_valid:
-            raise self._mistyped(f"{text.as_py()[:40]!r} is no {'date' if pt.is_date(kind) else 'time'}")
+            raise self.mistyped(f"{text.as_py()[:40]!r} is no {'date' if pt.is_date(kind) else 'time'}")
         return moment[0]
 
     def _calculated(self, op: str, left: Any, right: Any) -> Any:
-        if not (_is_number(left) and _is_number(right)):
-            raise self._mistyped(f"{op} takes numbers, not {_kind(right if _is_number(left) else left)}")
+        left, right = self.number(left, op), self.number(right, op)
         if op == "/":
             return pc.divide(_real(left), _but_zero(_real(right)))
         left, right = _same_number(left, right, for_sums=True)
@@ -187,36 +186,28 @@ class Columns:
 
     def text(self, value: Any, what: str) -> Any:
         if not is_text(value.type):
-            raise self._mistyped(f"{what} takes text, not {_kind(value)}")
+            raise self.mistyped(f"{what} takes text, not {_kind(value)}")
+        return value
+
+    def number(self, value: Any, what: str) -> Any:
+        if not _is_number(value):
+            raise self.mistyped(f"{what} takes numbers, not {_kind(value)}")
         return value
 
     def boolean(self, value: Any, what: str) -> Any:
         if not pt.is_boolean(value.type):
-            raise self._mistyped(f"{what} takes conditions, not {_kind(value)}")
+            raise self.mistyped(f"{what} takes conditions, not {_kind(value)}")
         return value
-
-    def pattern(self, function: Callable[[Any], Any], pattern: str) -> Any:
-        """A search by RE2, in time linear in the text.
-
-        Raises:
-            FatalError: `EXPRESSION_INVALID`.
-        """
-        try:
-            return function(pattern)
-        except pa.ArrowInvalid as error:
-            what = f"not a regular expression of RE2: {str(error)[:120]}"
-            remedy = f"see {documented('metadata.md', 'expressions')}"
-            raise FatalError(EXPRESSION_INVALID, what, where=self.where, remedy=remedy) from None
 
     def day_of(self, value: Any) -> Any:
         """The day of a time in UTC, or of a text as ISO 8601."""
         if is_text(value.type):
             return fit(_array(value), _STRING, _DATE).values
         if not _is_time(value):
-            raise self._mistyped(f"a date is no part of {_kind(value)}")
+            raise self.mistyped(f"a date is no part of {_kind(value)}")
         return value if pt.is_date(value.type) else _naive(value).cast(pa.date32(), safe=False)
 
-    def _mistyped(self, what: str) -> FatalError:
+    def mistyped(self, what: str) -> FatalError:
         remedy = "correct the expression, or declare the column's type under options.types; nothing was written"
         return FatalError(EXPRESSION_INVALID, what, where=self.where, remedy=remedy)
 
@@ -260,11 +251,7 @@ def _array(value: Any) -> pa.Array:
 
 
 def _real(value: Any) -> Any:
-    return (
-        value.cast(pa.float64(), safe=False)
-        if isinstance(value, pa.Array)
-        else pc.cast(value, pa.float64(), safe=False)
-    )
+    return pc.cast(value, pa.float64(), safe=False)
 
 
 def _naive(value: Any) -> Any:
@@ -310,22 +297,11 @@ def _rest(left: Any, right: Any) -> Any:
 
 
 def _all(combine: Callable[[Any, Any], Any], what: str) -> Callable[..., Any]:
-    def combined(columns: Columns, first: Any, *others: Any) -> Any:
-        result = columns.boolean(first, what)
-        for other in others:
-            result = combine(result, columns.boolean(other, what))
-        return result
-
-    return combined
+    return lambda columns, *values: functools.reduce(combine, (columns.boolean(value, what) for value in values))
 
 
 def _in(columns: Columns, value: Any, *wanted: Any) -> Any:
-    result: Any = None
-    for one in wanted:
-        left, right = columns.alike(value, one)
-        equal = pc.equal(left, right)
-        result = equal if result is None else pc.or_kleene(result, equal)
-    return result
+    return functools.reduce(pc.or_kleene, (pc.equal(*columns.alike(value, one)) for one in wanted))
 
 
 def _between(columns: Columns, value: Any, low: Any, high: Any) -> Any:
@@ -333,30 +309,33 @@ def _between(columns: Columns, value: Any, low: Any, high: Any) -> Any:
     return pc.and_kleene(pc.greater_equal(*above), pc.less_equal(*below))
 
 
-def _like(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
-    return columns.pattern(lambda text: pc.match_like(columns.text(value, "like"), text), pattern.as_py())
+def _search(name: str, function: Callable[[Any, str], Any]) -> Callable[..., Any]:
+    """A search by RE2, in time linear in the text. The function raises `EXPRESSION_INVALID`."""
+
+    def search(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
+        texts = columns.text(value, name)
+        try:
+            return function(texts, pattern.as_py())
+        except pa.ArrowInvalid as error:
+            what = f"not a regular expression of RE2: {str(error)[:120]}"
+            remedy = f"see {documented('metadata.md', 'expressions')}"
+            raise FatalError(EXPRESSION_INVALID, what, where=columns.where, remedy=remedy) from None
+
+    return search
 
 
-def _regexp_like(columns: Columns, value: Any, pattern: pa.Scalar) -> Any:
-    texts = columns.text(value, "regexp_like")
-    return columns.pattern(lambda text: pc.match_substring_regex(texts, text), pattern.as_py())
-
-
-def _part(name: str) -> Callable[..., Any]:
-    return lambda columns, value: _PARTS[name](columns.day_of(value))
+def _part(function: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda columns, value: function(columns.day_of(value))
 
 
 def _hour(columns: Columns, value: Any) -> Any:
     if not pt.is_timestamp(value.type):
-        raise columns._mistyped(f"an hour is no part of {_kind(value)}")  # noqa: SLF001 - the error of the class
+        raise columns.mistyped(f"an hour is no part of {_kind(value)}")
     return pc.hour(_naive(value))
 
 
-def _coalesce(columns: Columns, first: Any, *others: Any) -> Any:
-    result = first
-    for other in others:
-        result = pc.coalesce(*columns.alike(result, other))
-    return result
+def _coalesce(columns: Columns, *values: Any) -> Any:
+    return functools.reduce(lambda result, other: pc.coalesce(*columns.alike(result, other)), values)
 
 
 def _nullif(columns: Columns, value: Any, other: Any) -> Any:
@@ -371,7 +350,7 @@ def _concat(columns: Columns, *parts: Any) -> Any:
 
 def _text_of(columns: Columns, value: Any) -> pa.Array:
     if _is_other(value):
-        raise columns._mistyped(f"concat takes text, numbers and times, not {_kind(value)}")  # noqa: SLF001 - see above
+        raise columns.mistyped(f"concat takes text, numbers and times, not {_kind(value)}")
     texts = fit(_array(value), parse_type(sql_type(value.type)), _STRING).values
     return texts[0] if isinstance(value, pa.Scalar) else texts
 
@@ -387,18 +366,14 @@ def _substring(columns: Columns, value: Any, start: pa.Scalar, count: pa.Scalar 
 
 
 def _abs(columns: Columns, value: Any) -> Any:
-    if not _is_number(value):
-        raise columns._mistyped(f"abs takes numbers, not {_kind(value)}")  # noqa: SLF001 - see above
     try:
-        return pc.abs_checked(value)
+        return pc.abs_checked(columns.number(value, "abs"))
     except pa.ArrowInvalid:  # the least whole number
         return pc.abs(_real(value))
 
 
 def _round(columns: Columns, value: Any, digits: pa.Scalar | None = None) -> Any:
-    if not _is_number(value):
-        raise columns._mistyped(f"round takes numbers, not {_kind(value)}")  # noqa: SLF001 - see above
-    if pt.is_integer(value.type):
+    if pt.is_integer(columns.number(value, "round").type):
         return value
     kept = 0 if digits is None else digits.as_py()
     if pt.is_decimal(value.type):
@@ -420,23 +395,23 @@ _OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "in": _in,
     "between": _between,
     "is null": lambda _, value: pc.is_null(value),
-    "like": _like,
-    "regexp_like": _regexp_like,
+    "like": _search("like", pc.match_like),
+    "regexp_like": _search("regexp_like", pc.match_substring_regex),
     "abs": _abs,
     "coalesce": _coalesce,
     "concat": _concat,
     "date": lambda columns, value: columns.day_of(value),
-    "day": _part("day"),
+    "day": _part(pc.day),
     "hour": _hour,
     "length": _length,
     "lower": _of_text("lower", pc.utf8_lower),
-    "month": _part("month"),
+    "month": _part(pc.month),
     "nullif": _nullif,
     "round": _round,
     "substring": _substring,
     "trim": _of_text("trim", lambda text: pc.utf8_trim(text, " ")),
     "upper": _of_text("upper", pc.utf8_upper),
-    "year": _part("year"),
+    "year": _part(pc.year),
 }
 
 
@@ -473,20 +448,9 @@ def outside_filter(rows: pa.Table, schema: TableSchema, sound: np.ndarray) -> tu
     return there & ~undecided & ~inside, RowProblem(undecided, FILTER_UNDECIDED, None, reason)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckedRows:
-    """Result of expectations on some rows.
-
-    Attributes:
-        problems: of rows that go to the quarantine.
-        tallies: by the expectation's name.
-    """
-
-    problems: tuple[RowProblem, ...] = ()
-    tallies: Mapping[str, Tally] = field(default_factory=dict)
-
-
-def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed: bool) -> CheckedRows:
+def checked(
+    rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed: bool
+) -> tuple[list[RowProblem], dict[str, Tally]]:
     """Check the rows that are inserted or updated and have no other error.
 
     An update is not checked by a rule on columns that it doesn't carry: these keep their stored values.
@@ -496,6 +460,9 @@ def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed:
         sound: rows without an error.
         replayed: rows of the quarantine, which stay there where a rule under `fail` does not hold.
 
+    Returns:
+        problems of rows that go to the quarantine, and tallies by the expectation's name.
+
     Raises:
         FatalError: as `Columns.condition`.
     """
@@ -503,7 +470,8 @@ def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed:
     ops = gddl_field(rows, "op")
     there = sound & is_true(pc.not_equal(ops, "D"))
     updates = is_true(pc.equal(ops, "U"))
-    problems, tallies = [], {}
+    problems: list[RowProblem] = []
+    tallies: dict[str, Tally] = {}
     for name, expectation in spec.expect.items():
         columns = of_table(rows, schema.spelled, f"{spec.table}, expect.{name}")
         tree = tree_of(spec, expectation.rule)
@@ -514,7 +482,7 @@ def checked(rows: pa.Table, schema: TableSchema, sound: np.ndarray, *, replayed:
             column = tree.columns[0] if len(tree.columns) == 1 else None
             reason = f"expectation {name} does not hold: {expectation.rule}"
             problems.append(RowProblem(failed, EXPECTATION_FAILED, column, reason))
-    return CheckedRows(problems=tuple(problems), tallies=tallies)
+    return problems, tallies
 
 
 def _carries(rows: pa.Table, schema: TableSchema, tree: Term) -> np.ndarray:
@@ -559,9 +527,6 @@ def _limit(expectation: Expectation) -> str:
     return f"of which at most {expectation.at_most:.10g} may (a share of the batch)"
 
 
-_REAL = pa.float64()
-
-
 def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
     """A group of files as if each had the columns under their names in the row, and the computed ones.
 
@@ -587,7 +552,7 @@ def landed_as_named(group: FileGroup, *, replayed: bool) -> FileGroup:
     kinds = {**dict(columns), **dict(stated)}
     kinds |= declared_types(dict(columns), group.dialect)
     typed = {name: parse_type(kinds[name]) for name, _ in columns}
-    columns += [(name, kind) for name in spec.derive if (kind := _type_of(name, typed, spec)) is not None]
+    columns += [(name, str(kind)) for name in spec.derive if (kind := derived_type(name, typed, spec)) is not None]
     unavailable = tuple(names[name] for name in group.unavailable)
     return replace(group, columns=tuple(columns), stated=stated, unavailable=unavailable)
 
@@ -619,8 +584,11 @@ def derived_type(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> Sq
     Raises:
         FatalError: as `Columns.evaluate`.
     """
-    kind = _type_of(name, types, spec)
-    return None if kind is None else parse_type(kind)
+    sources = _sources_of(name, types, spec)
+    if sources is None:
+        return None
+    known = _without_voids(name, sources, spec)
+    return VOID if known is None else parse_type(sql_type(_of_no_rows(name, known, spec).type))
 
 
 def derived_values(name: str, columns: Mapping[str, pa.Array], rows: int, kind: SqlType, spec: TableSpec) -> pa.Array:
@@ -658,14 +626,6 @@ def _renamed(names: Iterable[str], spec: TableSpec, label: str) -> dict[str, str
             what = f"{spec.table}: {other!r} and {name!r} would both be the column {after!r}"
             raise FatalError(COLUMN_NAMES_COLLIDE, what, where=label, remedy="correct `rename` in the metadata row")
     return new_names
-
-
-def _type_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> str | None:
-    sources = _sources_of(name, types, spec)
-    if sources is None:
-        return None
-    known = _without_voids(name, sources, spec)
-    return str(VOID) if known is None else sql_type(_of_no_rows(name, known, spec).type)
 
 
 def _sources_of(name: str, types: Mapping[str, SqlType], spec: TableSpec) -> dict[str, SqlType] | None:
@@ -711,7 +671,7 @@ def _of_columns(name: str, columns: Mapping[str, pa.Array], rows: int, spec: Tab
 def _storable(values: pa.Array) -> pa.Array:
     """Numbers of more digits than a table can hold, as doubles."""
     if pt.is_decimal(values.type) and values.type.precision > _MOST_DIGITS:
-        return values.cast(_REAL)
+        return _real(values)
     return values
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import pyarrow.types as pt
 from airflow_gddl.contract.codes import BATCH_UNBALANCED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type
+from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import PLACE, Forms, Widths, longest_transaction, sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -27,7 +26,7 @@ from spark_jobs.rules.batch_schema import BatchSchema
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.evaluate import Tally, added
 from spark_jobs.rules.positions import ROW_MASK
-from spark_jobs.rules.texts import forms, json_writer, read_json, utc_text, width
+from spark_jobs.rules.texts import forms, json_writer, utc_text, width
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,48 +81,60 @@ class BadRow:
         return f"{self.code}{where}, position {self.row} of {self.file}"
 
 
+_OF_ROWS = ("reduced", "rescued", "incomplete", "partial", "empty_texts", "filtered")
+"""Numbers of rows or values that a decoded group has as its figures have them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Figures of a whole batch.
+    """Figures of a whole batch, or of some of its rows.
 
     Attributes:
         files: by ledger path; a file without rows is absent.
-        identities: distinct (key, sequence) among good rows, by 64-bit hash.
-        keys: distinct keys among good rows, by 64-bit hash.
-        low, high: range of the first key column; null without keys, and for types whose values don't survive the way
-            through Python unchanged (times, floating point).
+        identities: distinct (key, sequence) among good rows of the batch; `keys`: distinct keys. 0: not counted.
+        key_range: of the first key column among good rows of a part if whole numbers; None: there is none.
         widths: of the changes' sequences, see `plan.sequence`.
-        forms: sequence column to the forms of its texts, see `plan.sequence`.
-        restarts: by ledger path, where sequences are positions in a log.
+        loads: good rows of a full load.
         reduced: times that were cut or rounded to microseconds.
         rescued: good rows with values in `_rescued_data`.
         incomplete: good rows that moved, or are inserts, and may lack values.
         partial: good updates of CSV that lack columns.
         empty_texts: see `RawGroup.empty_texts`.
+        erased: rows of erased keys, which are in none of the others.
+        filtered: the same of rows outside the row filter.
         first_bad: of the bad rows, the one of the least path and position.
+        restarts: by ledger path, where sequences are positions in a log.
+        forms: sequence column to the forms of its texts, see `plan.sequence`.
         tallies: by expectation, rows that were checked and how many of them failed.
         truncates: that the files have; they are in none of the others.
     """
 
-    files: Mapping[str, FileFigures]
-    rows: int
-    quarantined: int
-    identities: int
-    keys: int
-    low: object
-    high: object
-    widths: Widths
-    loads: int
+    files: Mapping[str, FileFigures] = field(default_factory=dict)
+    identities: int = 0
+    keys: int = 0
+    key_range: tuple[int, int] | None = None
+    widths: Widths = field(default_factory=dict)
+    loads: int = 0
     reduced: int = 0
     rescued: int = 0
     incomplete: int = 0
     partial: int = 0
     empty_texts: int = 0
+    erased: int = 0
+    filtered: int = 0
     first_bad: BadRow | None = None
     restarts: Mapping[str, LogRestart] = field(default_factory=dict)
     forms: Mapping[str, Forms] = field(default_factory=dict)
-    tallies: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
     truncates: tuple[Truncate, ...] = ()
+
+    @cached_property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files.values())
+
+    @cached_property
+    def quarantined(self) -> int:
+        return sum(file.quarantined for file in self.files.values())
 
     @property
     def good(self) -> int:
@@ -169,10 +180,8 @@ class DecodedBatch:
         change_schemas: schema ids of the groups with changes.
         schema_of: ledger path to schema id.
         content_of: ledger path to fingerprint, of files whose plan has one of their tag.
-        rows_by_footer: rows that the files' footers promise, less `erased` and `filtered`; None: a file has no
+        rows_by_footer: rows that the files' footers promise, less those that were left out; None: a file has no
             footer.
-        erased: rows of erased keys, which were excluded.
-        filtered: rows outside the row filter, which were excluded.
     """
 
     schema: BatchSchema
@@ -181,53 +190,9 @@ class DecodedBatch:
     schema_of: Mapping[str, int] = field(default_factory=dict)
     content_of: Mapping[str, str] = field(default_factory=dict)
     rows_by_footer: int | None = None
-    erased: int = 0
-    filtered: int = 0
 
 
-_WITH_RANGE = ("tinyint", "smallint", "int", "bigint", "date", "string")
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartFigures:
-    """Figures of some rows of a batch.
-
-    Attributes:
-        files: by ledger path.
-        low, high: range of the first key column among good rows, as JSON text; None: it has no values.
-        widths: of the changes' sequences, see `plan.sequence`.
-        forms, restarts: as in `Figures`.
-        loads: good rows of a full load.
-        reduced: times that were cut or rounded to microseconds.
-        rescued: good rows with values in `_rescued_data`.
-        incomplete: good rows that moved, or are inserts, and may lack values.
-        partial: good updates of CSV that lack columns.
-        empty_texts: see `RawGroup.empty_texts`.
-        erased: rows of erased keys, which are in none of the others.
-        filtered: the same of rows outside the row filter.
-        first_bad, tallies, truncates: as in `Figures`.
-    """
-
-    files: Mapping[str, FileFigures] = field(default_factory=dict)
-    low: str | None = None
-    high: str | None = None
-    widths: Widths = field(default_factory=dict)
-    loads: int = 0
-    reduced: int = 0
-    rescued: int = 0
-    incomplete: int = 0
-    partial: int = 0
-    empty_texts: int = 0
-    erased: int = 0
-    filtered: int = 0
-    first_bad: BadRow | None = None
-    restarts: Mapping[str, LogRestart] = field(default_factory=dict)
-    forms: Mapping[str, Forms] = field(default_factory=dict)
-    tallies: Mapping[str, Tally] = field(default_factory=dict)
-    truncates: tuple[Truncate, ...] = ()
-
-
-def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> PartFigures:
+def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) -> Figures:
     """Measure a decoded group of files.
 
     Args:
@@ -242,15 +207,17 @@ def measure(group: DecodedGroup, table_schema: TableSchema, *, erased: int = 0) 
     restarts = {path: _restart(mine) for path, mine, _ in by_file} if positions else {}
     lengths = {column: _lengths(good, column) for column in (table_schema.text_sequence if change else ())}
     widths = {column: span for column, span in lengths.items() if span is not None}
-    low, high = _range(good, table_schema)
-    loads = good.num_rows if kind == "load" else 0
-    return PartFigures(files=files, low=low, high=high, widths=widths, loads=loads,
-                       reduced=group.reduced, rescued=group.rescued, incomplete=group.incomplete, partial=group.partial,
-                       empty_texts=group.empty_texts, erased=erased, filtered=group.filtered,
-                       first_bad=_first_bad(group), tallies=group.tallies,
-                       truncates=group.truncates,
-                       forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
-                       restarts={path: one for path, one in restarts.items() if one is not None})  # fmt: skip
+    return Figures(
+        files=files,
+        key_range=_range(good, table_schema),
+        widths=widths,
+        loads=good.num_rows if kind == "load" else 0,
+        erased=erased,
+        first_bad=_first_bad(group),
+        forms=group.forms or (_stored_forms(good, table_schema) if change else {}),
+        restarts={path: one for path, one in restarts.items() if one is not None},
+        **{name: getattr(group, name) for name in (*_OF_ROWS, "tallies", "truncates")},
+    )
 
 
 def _first_bad(group: DecodedGroup) -> BadRow | None:
@@ -261,7 +228,7 @@ def _first_bad(group: DecodedGroup) -> BadRow | None:
     return min(BadRow(file, place & ROW_MASK, p.code, p.column or "") for file, place, p in places)
 
 
-def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFigures:
+def combined(parts: Iterable[Figures], table_schema: TableSchema) -> Figures:
     """Figures of parts as those of the whole."""
     parts = list(parts)
     files: dict[str, FileFigures] = {}
@@ -273,59 +240,19 @@ def combined(parts: Iterable[PartFigures], table_schema: TableSchema) -> PartFig
         for path, mine in part.files.items():
             known = files.get(path)
             files[path] = mine if known is None else _both(known, mine)
-    read = _value_of(_first_key_type(table_schema))
-    return PartFigures(
+    return Figures(
         files=files,
-        low=min((p.low for p in parts if p.low is not None), key=read, default=None),
-        high=max((p.high for p in parts if p.high is not None), key=read, default=None),
         widths=widths,
-        loads=sum(p.loads for p in parts),
-        reduced=sum(p.reduced for p in parts),
-        rescued=sum(p.rescued for p in parts),
-        incomplete=sum(p.incomplete for p in parts),
-        partial=sum(p.partial for p in parts),
-        empty_texts=sum(p.empty_texts for p in parts),
-        erased=sum(p.erased for p in parts),
-        filtered=sum(p.filtered for p in parts),
         first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
         restarts={path: restart for p in reversed(parts) for path, restart in p.restarts.items()},
         forms={column: _least_of_each(parts, column) for column in table_schema.text_sequence},
         tallies=added([p.tallies for p in parts]),
         truncates=tuple(one for p in parts for one in p.truncates),
+        **{name: sum(getattr(p, name) for p in parts) for name in ("loads", "erased", *_OF_ROWS)},
     )
 
 
-def figures_of(whole: PartFigures, table_schema: TableSchema, distinct_ones: tuple[int, int]) -> Figures:
-    """Figures of a batch, from those of all its parts together.
-
-    Args:
-        distinct_ones: see `distinct`.
-    """
-    read = _value_of(_first_key_type(table_schema))
-    return Figures(
-        files=whole.files,
-        rows=sum(f.rows for f in whole.files.values()),
-        quarantined=sum(f.quarantined for f in whole.files.values()),
-        identities=distinct_ones[0],
-        keys=distinct_ones[1],
-        low=None if whole.low is None else read(whole.low),
-        high=None if whole.high is None else read(whole.high),
-        widths=whole.widths,
-        loads=whole.loads,
-        reduced=whole.reduced,
-        rescued=whole.rescued,
-        incomplete=whole.incomplete,
-        partial=whole.partial,
-        empty_texts=whole.empty_texts,
-        first_bad=whole.first_bad,
-        restarts=whole.restarts,
-        forms=whole.forms,
-        tallies=whole.tallies,
-        truncates=whole.truncates,
-    )
-
-
-def _least_of_each(parts: Sequence[PartFigures], column: str) -> Forms:
+def _least_of_each(parts: Sequence[Figures], column: str) -> Forms:
     least: dict[str, tuple[str, str]] = {}
     for form, example in (pair for part in parts for pair in part.forms.get(column, {}).items()):
         least[form] = min(least.get(form, example), example)
@@ -379,18 +306,11 @@ def _by_file(rows: pa.Table, good: pa.Table) -> Iterable[tuple[str, pa.Table, in
 
 def _figures(good: pa.Table, count: int, table_schema: TableSchema, *, change: bool) -> FileFigures:
     low, high, first, last = None, None, None, None
-    if change and good.num_rows:
-        low, high = _ends(gddl_field(good, "sequence"))
-        first, last = _ends(gddl_field(good, "commit_ts"))
-    write = json_writer(parse_type(table_schema.sequence_type))
-    return FileFigures(
-        rows=count,
-        quarantined=count - good.num_rows,
-        min_sequence=None if low is None else write(low),
-        max_sequence=None if high is None else write(high),
-        min_commit_ts=None if first is None else utc_text(first),
-        max_commit_ts=None if last is None else utc_text(last),
-    )
+    if change:
+        low, high = _ends(gddl_field(good, "sequence"), json_writer(parse_type(table_schema.sequence_type)))
+        first, last = _ends(gddl_field(good, "commit_ts"), utc_text)
+    return FileFigures(rows=count, quarantined=count - good.num_rows, min_sequence=low, max_sequence=high,
+                       min_commit_ts=first, max_commit_ts=last)  # fmt: skip
 
 
 def _restart(good: pa.Table) -> LogRestart | None:
@@ -440,22 +360,16 @@ def _part_of(good: pa.Table, column: str) -> pa.ChunkedArray:
     return pc.struct_field(values, column) if pt.is_struct(values.type) else values
 
 
-def _ends(values: pa.ChunkedArray) -> tuple[Any, Any]:
-    if pt.is_struct(values.type):
-        return _sorted_ends(flat(values), flat(values).flatten())
-    if pt.is_floating(values.type):  # `min_max` leaves NaN out, which is greatest
-        return _sorted_ends(flat(values), [flat(values)])
-    ends = pc.min_max(values)
-    return ends["min"].as_py(), ends["max"].as_py()
-
-
-def _sorted_ends(values: pa.Array, columns: Sequence[pa.Array]) -> tuple[Any, Any]:
-    """First and last of the values that are not null, sorted by these columns from left to right."""
-    there = np.flatnonzero(np.asarray(values.is_valid()))
-    if not len(there):
+def _ends(values: pa.ChunkedArray, write: Callable[[Any], str]) -> tuple[str, str] | tuple[None, None]:
+    """Least and greatest value as text; None: there is none."""
+    values = values.drop_null()
+    if not len(values):
         return None, None
-    rows = sorted_rows([part.take(there) for column in columns for part in sortable(column)])
-    return values[there[rows[0]]].as_py(), values[there[rows[-1]]].as_py()
+    if pt.is_struct(values.type) or pt.is_floating(values.type):  # `min_max` leaves NaN out, which is greatest
+        rows = sorted_rows(sortable(values))
+        return write(values[rows[0]].as_py()), write(values[rows[-1]].as_py())
+    ends = pc.min_max(values)
+    return write(ends["min"].as_py()), write(ends["max"].as_py())
 
 
 def _lengths(good: pa.Table, column: str) -> tuple[int, int] | None:
@@ -481,22 +395,12 @@ def _chosen(
     return choose((v for v in (first, second) if v is not None), key=by, default=None)
 
 
-def _first_key_type(table_schema: TableSchema) -> SqlType | None:
-    """Type of the first key column; None: no keys, or Python would change its values (times, floating point)."""
-    if not table_schema.keys:
+def _range(good: pa.Table, table_schema: TableSchema) -> tuple[int, int] | None:
+    """See `Figures.key_range`."""
+    if not table_schema.keys or not good.num_rows:
         return None
-    kind = next(c.type for c in table_schema.data if c.name == table_schema.keys[0])
-    return kind if str(kind) in _WITH_RANGE or isinstance(kind, DecimalType) else None
-
-
-def _range(good: pa.Table, table_schema: TableSchema) -> tuple[str | None, str | None]:
-    kind = _first_key_type(table_schema)
-    if kind is None:
-        return None, None
-    low, high = _ends(good.column(table_schema.keys[0]))
-    write = json_writer(kind)
-    return (None, None) if low is None else (write(low), write(high))
-
-
-def _value_of(kind: SqlType | None) -> Callable[[str], Any]:
-    return lambda text: None if kind is None else read_json(json.loads(text, parse_float=Decimal), kind)
+    first = good.column(table_schema.keys[0])
+    if not pt.is_integer(first.type) and not (pt.is_decimal(first.type) and first.type.scale == 0):
+        return None
+    ends = pc.min_max(first)
+    return None if ends["min"].as_py() is None else (int(ends["min"].as_py()), int(ends["max"].as_py()))

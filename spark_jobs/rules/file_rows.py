@@ -335,15 +335,14 @@ def grouped(files: Sequence[Probed], rows_by_path: Mapping[str, FileRows], ordin
         ),
         malformed=_joined(lines) if any(p.malformed is not None for p in parts) else None,
         files=tuple(files),
-        past={n: _past(n, parts) for n in dict.fromkeys(name for part in parts for name in part.past)},
+        past={
+            name: _joined([part.past.get(name, pa.nulls(part.rows, pa.int64())) for part in parts])
+            for name in dict.fromkeys(name for part in parts for name in part.past)
+        },
         reduced=sum(p.reduced for p in parts),
         empty_texts=sum(p.empty_texts for p in parts),
         already_masked=first.prepared,
     )
-
-
-def _past(name: str, parts: Sequence[FileRows]) -> pa.Array:
-    return _joined([part.past.get(name, pa.nulls(part.rows, pa.int64())) for part in parts])
 
 
 def _joined(arrays: Sequence[pa.Array]) -> pa.Array:

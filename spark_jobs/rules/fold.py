@@ -25,6 +25,7 @@ from spark_jobs.rules.arrays import (
     with_values,
 )
 from spark_jobs.rules.carried import carried, chosen, has_column, lists, replaces_unknown
+from spark_jobs.rules.convert import each
 from spark_jobs.rules.errors_table import Entry, entries, overlaid, text_of
 from spark_jobs.rules.evaluate import recomputed
 from spark_jobs.rules.order import OrderedEvents, deleted_by, file_places, gddl_fields, of_rows, ordered, with_gddl
@@ -240,6 +241,8 @@ def segments(ordered: OrderedEvents) -> tuple[np.ndarray, np.ndarray]:
 def held_after(ordered: OrderedEvents, schema: TableSchema) -> dict[str, np.ndarray]:
     """For each column the event whose value the row of the key holds after each event; -1: null."""
     numbers = np.arange(len(ordered.at))
+    if not schema.partial:
+        return dict.fromkeys(schema.columns, numbers)
     segment_starts = segments(ordered)[1]
     held = dict.fromkeys(schema.keys, numbers)
     for name in (column for column in schema.columns if column not in schema.keys):
@@ -249,20 +252,19 @@ def held_after(ordered: OrderedEvents, schema: TableSchema) -> dict[str, np.ndar
     return held
 
 
-def computed_after(ordered: OrderedEvents, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
-    """Computed columns of which some state has a column from a later event than their own.
+def states_of(ordered: OrderedEvents, held: Mapping[str, np.ndarray], schema: TableSchema) -> dict[str, pa.Array]:
+    """Columns of states; a computed one is computed again where a state has a column from a later event than its own.
 
     Args:
         held: for each column the events whose values the states hold, see `held_after`.
     """
-    again = {}
+    states, again = {name: picked(ordered, name, events) for name, events in held.items()}, {}
     for name, sources in schema.computed.items() if schema.partial else ():
         later = [held[source] > held[name] for source in sources if source not in schema.keys]
         stale = np.logical_or.reduce(later or [all_false(len(held[name]))])
         if stale.any():
-            columns = {each: picked(ordered, each, held[each]) for each in (name, *sources)}
-            again[name] = with_computed(columns, name, stale, schema)
-    return again
+            again[name] = with_computed(states, name, stale, schema)
+    return states | again
 
 
 def carries(ordered: OrderedEvents, schema: TableSchema, column: str) -> np.ndarray:
@@ -282,7 +284,7 @@ def with_rescued(ordered: OrderedEvents, schema: TableSchema) -> OrderedEvents:
 
     A change replaces what is rescued of columns that it carries, and of others adds nothing.
     """
-    if not schema.rescues or not len(ordered.at):
+    if not (schema.partial and schema.rescues) or not len(ordered.at):
         return ordered
     texts = flat(ordered.rows.column(RESCUED)).to_pylist()
     has = np.array([text is not None for text in texts], dtype=bool)[ordered.at]
@@ -299,8 +301,7 @@ def with_rescued(ordered: OrderedEvents, schema: TableSchema) -> OrderedEvents:
             kept = {column: entry for column, entry in state.items() if not flags.replaces(column, number)}
             state = overlaid(kept, taken)
             texts[ordered.at[number]] = text_of(state)
-    at = ordered.rows.schema.get_field_index(RESCUED)
-    return replace(ordered, rows=ordered.rows.set_column(at, RESCUED, pa.array(texts, pa.string())))
+    return replace(ordered, rows=with_values(ordered.rows, {RESCUED: pa.array(texts, pa.string())}))
 
 
 class _RescuedFlags:
@@ -371,9 +372,8 @@ def restamped(changes: pa.Table, batch_id: str, planned_at: str) -> pa.Table:
 def held_by(changes: pa.Table, files: Mapping[str, int]) -> pa.Array:
     """Mask of changes that came in one of these files, in its generation."""
     gddl = gddl_fields(changes)
-    encoded = pc.dictionary_encode(gddl["source_file"], null_encoding="encode")
-    generations = pa.array([files.get(path) for path in encoded.dictionary.to_pylist()], pa.int32())
-    return pc.fill_null(pc.equal(generations.take(encoded.indices), gddl["generation"]), False)
+    generations = each(gddl["source_file"], files.get, pa.int32())
+    return pc.fill_null(pc.equal(generations, gddl["generation"]), False)
 
 
 def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Table:
@@ -382,7 +382,8 @@ def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Tabl
     Asked the other way round it says which stored changes their files no longer hold.
     """
     numbers = pa.array(np.arange(changes.num_rows))
-    unknown = new_changes(changes.append_column(_NUMBER, numbers), _with_numbers(others, changes), schema)
+    known_ones = others.select(changes.column_names).append_column(_NUMBER, pa.nulls(others.num_rows, pa.int64()))
+    unknown = new_changes(changes.append_column(_NUMBER, numbers), known_ones, schema)
     tables = (changes, others)
     places, known = shared_codes([_places(t, schema) for t in tables], [t.num_rows for t in tables])
     new = all_false(changes.num_rows)
@@ -390,19 +391,12 @@ def lacking(changes: pa.Table, others: pa.Table, schema: TableSchema) -> pa.Tabl
     return changes.filter(new & ~np.isin(places, known))
 
 
-def _with_numbers(rows: pa.Table, like: pa.Table) -> pa.Table:
-    return rows.select(like.column_names).append_column(_NUMBER, pa.nulls(rows.num_rows, pa.int64()))
-
-
 def _places(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
-    return [*_of_files(rows, schema), row_in_file(gddl_fields(rows))]
-
-
-def _of_files(rows: pa.Table, schema: TableSchema) -> list[pa.Array]:
-    """What tells the changes of a file apart, and the file."""
+    """Content of the changes, and where in their files they are."""
     gddl = gddl_fields(rows)
     content = [rows.column(name) for name in dict.fromkeys((*schema.keys, *schema.content))]
-    return [*content, gddl["source_file"], gddl["generation"], gddl["op"], gddl["sequence"]]
+    facts = [gddl[name] for name in ("source_file", "generation", "op", "sequence")]
+    return [*content, *facts, row_in_file(gddl)]
 
 
 def rebuilt_rows(happened: pa.Table, schema: TableSchema, swept: int) -> pa.Table:

@@ -31,10 +31,9 @@ from spark_jobs.rules.arrays import (
     sortable,
     table_codes,
 )
-from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
+from spark_jobs.rules.fold import held_after, states_of, with_rescued
 from spark_jobs.rules.order import OrderedEvents, gddl_fields, ordered
-from spark_jobs.rules.outcome import ACTION
-from spark_jobs.rules.texts import read_json
+from spark_jobs.rules.texts import WHOLE_NUMBERS, read_json
 
 START, END = "__start_at", "__end_at"
 START_GENERATION, END_GENERATION = "__start_generation", "__end_generation"
@@ -47,7 +46,6 @@ IDENTITY = (START, START_GENERATION)
 _LOWEST = {"string": "", "boolean": False, "float": "-inf", "double": "-inf", "date": "1970-01-01",
            "timestamp": "1970-01-01T00:00:00+00:00", "timestamp_ntz": "1970-01-01T00:00:00"}  # fmt: skip
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 
 
 def versions(happened: pa.Table, schema: TableSchema, floors: Sequence[GenerationFloor], swept: int) -> pa.Table:
@@ -58,9 +56,8 @@ def versions(happened: pa.Table, schema: TableSchema, floors: Sequence[Generatio
         floors: what was ingested before each generation.
         swept: rows of generations before this one have vanished.
     """
-    events = ordered(happened, schema)
-    timeline = _timeline(with_rescued(events, schema) if schema.partial else events, schema, floors, swept)
-    return _runs(timeline, schema)
+    events = with_rescued(ordered(happened, schema), schema)
+    return _runs(_timeline(events, schema, floors, swept), schema)
 
 
 def before_changes(kind: SqlType) -> Any:
@@ -78,7 +75,7 @@ def _lowest(kind: SqlType) -> Any:
     if isinstance(kind, DecimalType):
         return f"-{'9' * kind.precision}e-{kind.scale}"
     name = str(kind)
-    return -(2 ** (_BITS[name] - 1)) if name in _BITS else _LOWEST[name]
+    return WHOLE_NUMBERS[name].start if name in WHOLE_NUMBERS else _LOWEST[name]
 
 
 def retyped_bounds(stored: pa.Array | pa.ChunkedArray, kind: SqlType) -> pa.Array:
@@ -221,24 +218,19 @@ def _endings(key: np.ndarray, generation: np.ndarray, generations: int, swept: i
 
 def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
     """Runs of states that are the same in all tracked columns; each is a version of its key, unless there is no row."""
-    held = _held(line, schema)
+    states = states_of(line.ordered, _held(line, schema), schema)
     begins = changes(line.key)
     differs = begins | changes(line.dead)
     alive = ~line.dead & ~begins
-    computed = computed_after(line.ordered, held, schema)
     for name in tracked_columns(schema):
-        values = computed[name] if name in computed else picked(line.ordered, name, held[name])
-        differs |= alive & changes(codes(values))
+        differs |= alive & changes(codes(states[name]))
     starts = np.flatnonzero(differs)
     ends = np.append(starts[1:], len(line.key)) - 1 if len(starts) else starts
     following = np.append(starts[1:], -1) if len(starts) else starts
     has_next = (following >= 0) & (line.key[following] == line.key[starts]) if len(starts) else following >= 0
     live = ~line.dead[starts]
     starts, ends, following, has_next = starts[live], ends[live], following[live], has_next[live]
-    columns = {
-        name: computed[name].take(ends) if name in computed else picked(line.ordered, name, held[name][ends])
-        for name in schema.columns
-    }
+    columns = {name: states[name].take(ends) for name in schema.columns}
     columns[GDDL] = flat(line.ordered.rows.column(GDDL)).take(pa.array(line.ordered.at[line.event[ends]], pa.int64()))
     columns[START] = line.sequences.take(pa.array(line.sequence[starts], pa.int64()))
     columns[END] = line.sequences.take(pa.array(line.sequence[following], pa.int64(), mask=~has_next))
@@ -251,8 +243,6 @@ def _runs(line: _Timeline, schema: TableSchema) -> pa.Table:
 
 def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
     """For each column the events whose values the states hold; -1: null."""
-    if not schema.partial:
-        return dict.fromkeys(schema.columns, line.event)
     nothing = line.event < 0
     return {
         name: np.where(nothing, -1, held[line.event] if len(held) else -1)
@@ -261,34 +251,18 @@ def _held(line: _Timeline, schema: TableSchema) -> dict[str, np.ndarray]:
 
 
 def differences(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> tuple[pa.Table, np.ndarray]:
-    """Versions that the history lacks, and row numbers of stored ones that are no versions any more."""
-    names = [*schema.columns, GDDL, *BOUNDS, *TIMES]
-    stored = pa.table({n: flat(stored.column(n)).cast(derived.schema.field(n).type) for n in names})
-    mine, theirs = table_codes((derived, stored), names)
-    missing = ~np.isin(mine, theirs)
-    return derived.filter(missing), np.flatnonzero(~np.isin(theirs, mine))
+    """Versions that the history lacks, and row numbers of stored ones that are no versions any more.
 
-
-def with_row_ids(missing: pa.Table, removed: pa.Table, schema: TableSchema) -> pa.Table:
-    """Versions that the history lacks, with the row id of the stored one that they come instead of.
-
-    A version that ends is the same row with other bounds.
+    A version that ends is the same row with other bounds: it has the row id of the stored one that it comes instead of.
 
     Args:
-        removed: stored versions that are none any more; without `ROW_ID`: the table has no row ids.
+        stored: without `ROW_ID`: the table has no row ids.
     """
-    if ROW_ID not in removed.column_names:
-        return missing
+    mine, theirs = table_codes((derived, by_name(stored, derived.schema)), derived.column_names)
+    missing, extra = derived.filter(~np.isin(mine, theirs)), np.flatnonzero(~np.isin(theirs, mine))
+    if ROW_ID not in stored.column_names:
+        return missing, extra
+    removed = stored.take(extra)
     new, old = table_codes((missing, by_name(removed, missing.schema)), (*schema.keys, *IDENTITY))
     at = pc.index_in(new, value_set=pa.array(old))
-    return missing.append_column(ROW_ID, removed.column(ROW_ID).take(at))
-
-
-def actions(derived: pa.Table, stored: pa.Table, schema: TableSchema) -> pa.Table:
-    """What makes stored versions the derived ones, by key and `IDENTITY`: versions with `ACTION` `put` or `delete`."""
-    missing, extra = differences(derived, stored, schema)
-    removed = by_name(stored.take(extra), missing.schema)
-    new, old = table_codes((missing, removed), (*schema.keys, *IDENTITY))
-    removed = removed.filter(~np.isin(old, new))
-    action = pa.array(["put"] * missing.num_rows + ["delete"] * removed.num_rows, pa.string())
-    return pa.concat_tables([missing, removed]).append_column(ACTION, action)
+    return missing.append_column(ROW_ID, removed.column(ROW_ID).take(at)), extra

@@ -37,8 +37,8 @@ from spark_jobs.rules.arrays import (
     shared_codes,
     sortable,
     sorted_rows,
+    with_values,
 )
-from spark_jobs.rules.arrays import changes as differs
 from spark_jobs.rules.carried import before_image, by_settings, came_by, completed
 from spark_jobs.rules.positions import readings
 from spark_jobs.rules.texts import MILLIS, json_writer, object_json, read_json, utc_text
@@ -60,10 +60,8 @@ def gddl_fields(rows: pa.Table) -> dict[str, pa.Array]:
 
 def with_gddl(rows: pa.Table, **changed: pa.Array) -> pa.Table:
     """The rows with fields of `_gddl` replaced, or added at its end."""
-    at = rows.schema.get_field_index(GDDL)
     parts = gddl_fields(rows) | changed
-    fields = [pa.field(name, part.type) for name, part in parts.items()]
-    return rows.set_column(at, GDDL, pa.StructArray.from_arrays(list(parts.values()), fields=fields))
+    return with_values(rows, {GDDL: pa.StructArray.from_arrays(list(parts.values()), names=list(parts))})
 
 
 def is_of_batch(rows: pa.Table, batch_id: str) -> pa.ChunkedArray:
@@ -338,18 +336,10 @@ def _forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     return result
 
 
-def order_columns(
-    gddl: dict[str, pa.Array], schema: TableSchema, *, forced: np.ndarray, ends_in_delete: np.ndarray | None = None
-) -> list[pa.Array]:
-    """Columns that sort as changes of one key do, left to right; arguments are those of `order_parts`."""
-    parts = order_parts(gddl, schema, forced=forced, ends_in_delete=ends_in_delete)
-    return [column for columns in parts.values() for column in columns]
-
-
 def order_parts(
     gddl: dict[str, pa.Array], schema: TableSchema, *, forced: np.ndarray, ends_in_delete: np.ndarray | None = None
-) -> dict[str, list[pa.Array]]:
-    """The parts of the order of a key's changes, the deciding ones first: name to columns.
+) -> list[tuple[str, pa.Array]]:
+    """Columns that sort as changes of one key do, the deciding ones first, with the part of the order that they are.
 
     Where sequences are equal, the order that file names give decides, then the row of the file. Between files whose
     names give none the tie policy does.
@@ -359,20 +349,20 @@ def order_parts(
         ends_in_delete: whether the last change of the key and sequence in the same file is a delete; None: each
             change is that last one.
     """
-    parts = {"generation": [gddl["generation"]], "sequence": sortable(gddl["sequence"])}
+    parts = [("generation", gddl["generation"]), *(("sequence", part) for part in sortable(gddl["sequence"]))]
     if schema.forces:
-        parts["force_update"] = [pa.array(forced)]
+        parts.append(("force_update", pa.array(forced)))
     places = file_places(gddl["source_file"], schema)
-    parts["file_order"] = [pa.array(places)]
+    parts.append(("file_order", pa.array(places)))
     deletes_win = _deletes_win(gddl, schema)
     if deletes_win.any():
         last = np.asarray(pc.equal(gddl["op"], "D")) if ends_in_delete is None else ends_in_delete
         unordered, arrives = places == 0, ~deletes_win & (places == 0)
         first = pa.array((last & unordered) | arrives)
         by_name = pa.array(unordered & ~arrives)
-        parts["tie_break"] = [first, pc.if_else(by_name, gddl["source_file"], _LAST_FILE)]
+        parts += [("tie_break", first), ("tie_break", pc.if_else(by_name, gddl["source_file"], _LAST_FILE))]
     batch, position = readings(gddl)
-    return parts | {"batch": [batch], "position": [position]}
+    return [*parts, ("batch", batch), ("position", position)]
 
 
 def _deletes_win(gddl: dict[str, pa.Array], schema: TableSchema) -> np.ndarray:
@@ -462,11 +452,11 @@ def ordered(happened: pa.Table, schema: TableSchema) -> OrderedEvents:
     if forced.any():
         happened = _with_effective_sequences(happened, key, forced)
     at = _sorted(happened, schema, key, forced)
-    op = np.asarray(gddl_fields(happened)["op"].to_numpy(zero_copy_only=False), dtype=object)
+    op = np.asarray(gddl_fields(happened)["op"])
     moved = np.asarray(flat(happened.column(MOVED)))
     overlays = schema.adopted or schema.spec.mode == "snapshots"
     return OrderedEvents(
-        rows=happened, at=at, begins=differs(key[at]), op=op[at], moved=moved[at], forced=forced[at],
+        rows=happened, at=at, begins=changes(key[at]), op=op[at], moved=moved[at], forced=forced[at],
         whole=np.isin(op[at].astype(str), ("R",) if overlays else ("R", "I")),
     )  # fmt: skip
 
@@ -479,8 +469,8 @@ def _sorted(happened: pa.Table, schema: TableSchema, key: np.ndarray, forced: np
     rows = np.flatnonzero(several)
     gddl = {name: part.take(rows) for name, part in gddl_fields(happened).items()}
     lasts = _ends_in_delete(gddl, schema, key[rows], forced[rows])
-    columns = order_columns(gddl, schema, forced=forced[rows], ends_in_delete=lasts)
-    in_order = rows[sorted_rows([key[rows], *columns])]
+    parts = order_parts(gddl, schema, forced=forced[rows], ends_in_delete=lasts)
+    in_order = rows[sorted_rows([key[rows], *(column for _, column in parts)])]
     return np.concatenate([np.flatnonzero(~several), in_order])
 
 
@@ -490,9 +480,8 @@ def deciding_parts(ordered_events: OrderedEvents, schema: TableSchema) -> list[s
     lasts = _ends_in_delete(gddl, schema, np.cumsum(ordered_events.begins), ordered_events.forced)
     parts = order_parts(gddl, schema, forced=ordered_events.forced, ends_in_delete=lasts)
     decided = np.full(len(ordered_events.at), "", dtype=object)
-    for name, columns in parts.items():
-        for column in columns:
-            decided[(decided == "") & differs(codes(column)) & ~ordered_events.begins] = name
+    for name, column in parts:
+        decided[(decided == "") & changes(codes(column)) & ~ordered_events.begins] = name
     return [str(name) for name in decided]
 
 
@@ -527,24 +516,17 @@ def _with_effective_sequences(happened: pa.Table, key: np.ndarray, forced: np.nd
 
 
 def orders_of(parts: Sequence[tuple[dict[str, pa.Array], np.ndarray]], schema: TableSchema) -> list[list[pa.Array]]:
-    """`order_columns` of changes of several tables, each the last of its key and sequence in its file.
+    """Columns of `order_parts` of changes of several tables, each the last of its key and sequence in its file.
 
     Args:
         parts: fields of `_gddl`, and which rows are forced.
     """
-    names = [
-        "generation",
-        "sequence",
-        "op",
-        "source_file",
-        "batch_id",
-        "position",
-        *(["schema"] if schema.earlier else []),
-    ]
+    names = ["generation", "sequence", "op", "source_file", "batch_id", "position"]
+    names += ["schema"] if schema.earlier else []
     gddl = {name: pa.concat_arrays([fields[name] for fields, _ in parts]) for name in names}
-    columns = order_columns(gddl, schema, forced=np.concatenate([flags for _, flags in parts]))
+    columns = order_parts(gddl, schema, forced=np.concatenate([flags for _, flags in parts]))
     ends = np.cumsum([len(flags) for _, flags in parts]).tolist()
-    return [[c.slice(end - len(f), len(f)) for c in columns] for end, (_, f) in zip(ends, parts, strict=True)]
+    return [[c.slice(end - len(f), len(f)) for _, c in columns] for end, (_, f) in zip(ends, parts, strict=True)]
 
 
 SAMPLE = 5
@@ -591,12 +573,11 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
     write = json_writer(ScalarType("string") if sequence is None else sequence.type)
     fields = gddl_fields(that_count(rows.select([GDDL])))
     file = row_codes([fields["source_file"], fields["generation"]], len(fields["generation"]))
-    names = ("applied_at", "batch_id", "sequence")
-    latest, newest, highest = (_greatest(file, sortable(fields[name])) for name in names)
-    last = _greatest(file, sortable(fields["commit_ts"]))
+    names = ("applied_at", "batch_id", "commit_ts")
+    latest, newest, last = (_ends(file, sortable(fields[name]))[1] for name in names)
+    lowest, highest = _ends(file, sortable(fields["sequence"]))
     read_by, positions = readings(fields)
-    read = _greatest(file, [read_by])
-    lowest = _least(file, sortable(fields["sequence"]))
+    read = _ends(file, [read_by])[1]
     columns = [fields["source_file"].take(latest), fields["generation"].take(latest), fields["applied_at"].take(latest),
                fields["batch_id"].take(newest), read_by.take(read), positions.take(read),
                pa.array(np.unique(file, return_counts=True)[1]), fields["sequence"].take(highest),
@@ -618,13 +599,8 @@ def _of_part(rows: pa.Table, gddl: SqlType) -> Iterable[RecordedFile]:
         )
 
 
-def _greatest(group: np.ndarray, values: list[pa.Array]) -> pa.Array:
-    """For each group, in order, the row with its greatest value."""
+def _ends(group: np.ndarray, values: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+    """For each group, in order, the rows with its least and its greatest value; null counts as least."""
     at = sorted_rows([group, *values])
-    return pa.array(at[np.roll(changes(group[at]), -1)])
-
-
-def _least(group: np.ndarray, values: list[pa.Array]) -> pa.Array:
-    """For each group, in order, the row with its least value; null counts as least."""
-    at = sorted_rows([group, *values])
-    return pa.array(at[changes(group[at])])
+    begins = changes(group[at])
+    return at[begins], at[np.roll(begins, -1)]

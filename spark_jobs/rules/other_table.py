@@ -17,7 +17,7 @@ from airflow_gddl.contract.table_spec import lowered
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import all_false, by_name, fields_of, flat, table_codes
-from spark_jobs.rules.fold import computed_after, held_after, picked, with_rescued
+from spark_jobs.rules.fold import held_after, states_of, with_rescued
 from spark_jobs.rules.order import as_events, gddl_fields, keys_json, ordered
 from spark_jobs.rules.stored_columns import change_schema
 from spark_jobs.rules.sweep import unmarked
@@ -163,15 +163,9 @@ def _states_of(happened: pa.Table, schema: TableSchema, kind: pa.Schema) -> pa.T
     Args:
         happened: see `order.events`; all events of each key.
     """
-    events = ordered(happened, schema)
-    if schema.partial:
-        events = with_rescued(events, schema)
-        held = held_after(events, schema)
-    else:
-        held = dict.fromkeys(schema.columns, np.arange(len(events.at)))
-    computed = computed_after(events, held, schema)
-    columns = {name: computed[name] if name in computed else picked(events, name, held[name]) for name in kind.names}
-    return by_name(pa.table(columns), kind).append_column(_ALIVE, pa.array(events.op != "D", pa.bool_()))
+    events = with_rescued(ordered(happened, schema), schema)
+    states = pa.table(states_of(events, held_after(events, schema), schema))
+    return by_name(states, kind).append_column(_ALIVE, pa.array(events.op != "D", pa.bool_()))
 
 
 def findings_of(parts: Sequence[Mapping[str, Any]], shown: int) -> OtherTableFindings:

@@ -114,20 +114,20 @@ def decide(
     """
     meeting = _Meeting(net, stored, schema, partial=partial, refolded=refolded)
     rows = meeting.rows()
-    late = meeting.late
     flags = {
         ACTION: meeting.actions(),
         AT: pa.array(meeting.at, pa.int64(), mask=~meeting.matched),
-        LATE: pa.array(late),
-        IGNORED: pa.array(meeting.ignored()),
-        MOVE_LOST: pa.array(meeting.move_lost()),
-        UNKNOWN_KEY: pa.array(meeting.unknown()),
-        DOUBTFUL: pa.array(meeting.doubtful()),
+        LATE: meeting.late,
+        IGNORED: meeting.ignored(),
+        MOVE_LOST: meeting.move_lost(),
+        UNKNOWN_KEY: meeting.unknown(),
+        DOUBTFUL: meeting.doubtful(),
     }
     if partial:
-        flags |= meeting.replaced()
-    if partial and schema.rescues:
-        rows = meeting.with_rescued(rows, flags)
+        replaced_columns = meeting.replaced()
+        if schema.rescues:
+            rows = meeting.with_rescued(rows, replaced_columns)
+        flags |= replaced_columns
     return pa.table({name: rows.column(name) for name in (*schema.columns, GDDL)} | flags)
 
 
@@ -167,7 +167,7 @@ class _Meeting:
         self._merged = stored.merged and not refolded
         self.replica = _heads(stored.replica, net, schema)
         self.tombstones = _heads(net.slice(0, 0) if stored.tombstones is None else stored.tombstones, net, schema)
-        self.op = np.asarray(gddl_fields(net)["op"].to_numpy(zero_copy_only=False), dtype=object)
+        self.op = np.asarray(gddl_fields(net)["op"])
         self.at, self.dead_at = (np.full(len(self.op), -1) for _ in range(2))
         self.after_stored, self.after_dead, self._dead_after_stored = (np.ones(len(self.op), np.int8) for _ in range(3))
         self._vanished = np.asarray(gddl_fields(net)["generation"]) < schema.swept
@@ -231,7 +231,7 @@ class _Meeting:
             return signs
         sides = []
         for columns, at in (first, second):
-            rows = pa.array(np.flatnonzero(there) if at is None else at[there])
+            rows = np.flatnonzero(there) if at is None else at[there]
             sides.append([column.take(rows) for column in columns])
         signs[there] = compare_rows(*sides)
         return signs
@@ -341,7 +341,7 @@ class _Meeting:
     def move_lost(self) -> np.ndarray:
         if MOVE_DELETED not in self.net.column_names:
             return all_false(len(self.op))
-        kinds = np.asarray(flat(self.net.column(MOVE_DELETED)).to_numpy(zero_copy_only=False), dtype=object)
+        kinds = np.asarray(self.net.column(MOVE_DELETED))
         live, gddl = self.matched.copy(), gddl_fields(self.replica)
         if "deleted" in gddl and self.replica.num_rows:
             live &= ~is_true(gddl["deleted"])[self.at]
@@ -354,13 +354,12 @@ class _Meeting:
         if not self.soft:
             return rows
         if self.beaten.any():
-            beaten = pa.array(self.beaten)
             deletes = flat(self.tombstones.column(GDDL)).take(np.where(self.beaten, self.dead_at, 0))
-            chosen = pc.if_else(beaten, deletes, flat(rows.column(GDDL)))
-            rows = rows.set_column(rows.schema.get_field_index(GDDL), GDDL, chosen)
+            chosen = pc.if_else(self.beaten, deletes, flat(rows.column(GDDL)))
+            rows = with_values(rows, {GDDL: chosen})
         return with_gddl(rows, deleted=pa.array(self.deleted))
 
-    def replaced(self) -> dict[str, pa.Array]:
+    def replaced(self) -> dict[str, np.ndarray]:
         """Columns whose stored value the change replaces; of a new row all."""
         before = gddl_fields(self.replica)
         generation, new_generation = np.asarray(before["generation"]), np.asarray(gddl_fields(self.net)["generation"])
@@ -371,20 +370,20 @@ class _Meeting:
                 outlived |= self.matched & is_true(before["deleted"])[self.at] & ~self._vanished
         starts_anew = (_flags(self.net, REPLACES_ROW) | outlived) & (~self.deleted | self.columns_before_delete)
         every = ~self.matched | starts_anew
-        return {flag: pa.array(every | _flags(self.net, flag)) for flag in carried_names(self.schema).values()}
+        return {flag: every | _flags(self.net, flag) for flag in carried_names(self.schema).values()}
 
-    def with_rescued(self, rows: pa.Table, flags: dict[str, pa.Array]) -> pa.Table:
+    def with_rescued(self, rows: pa.Table, flags: dict[str, np.ndarray]) -> pa.Table:
         """Net changes with what is rescued of the row after them, which then replaces the stored text.
 
         Args:
             flags: those of `replaced`; that of the rescued column is set.
         """
         names = carried_names(self.schema)
-        unknown = is_true(flags[names[RESCUED]])
-        flags[names[RESCUED]] = pa.array(all_true(len(unknown)))
+        unknown = flags[names[RESCUED]]
+        flags[names[RESCUED]] = all_true(len(unknown))
         if RESCUED not in self.replica.column_names:
             return rows
-        carried = {name.lower(): is_true(flags[flag]) for name, flag in names.items() if name != RESCUED}
+        carried = {name.lower(): flags[flag] for name, flag in names.items() if name != RESCUED}
         delivered, stored = (flat(t.column(RESCUED)) for t in (rows, self.replica))
         texts = delivered.to_pylist()
         every = np.logical_and.reduce([*carried.values(), unknown])
@@ -393,7 +392,7 @@ class _Meeting:
             kept = {column: entry for column, entry in before.items() if not carried.get(column, unknown)[row]}
             if kept:
                 texts[row] = errors_table.text_of(errors_table.overlaid(kept, errors_table.entries(texts[row])))
-        return rows.set_column(rows.schema.get_field_index(RESCUED), RESCUED, pa.array(texts, pa.string()))
+        return with_values(rows, {RESCUED: pa.array(texts, pa.string())})
 
 
 def _flags(rows: pa.Table, name: str) -> np.ndarray:
@@ -409,7 +408,8 @@ def _heads(rows: pa.Table, net: pa.Table, schema: TableSchema) -> pa.Table:
     return by_name(rows, stored_schema(rows, names, net.schema))
 
 
-_ACTIONS = ("insert", "update", "delete")
+KeySample = tuple[int, tuple[str, ...]]
+"""Number of keys, and some of them as JSON objects."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -432,10 +432,9 @@ class Outcome:
 
     @property
     def counts(self) -> MainCounts:
-        by_action = {
-            action: int(pc.sum(pc.equal(self.rows.column(ACTION), action)).as_py() or 0) for action in _ACTIONS
-        }
-        return MainCounts(inserted=by_action["insert"], updated=by_action["update"], deleted=by_action["delete"])
+        done = {one["values"]: one["counts"] for one in self.rows.column(ACTION).value_counts().to_pylist()}
+        inserted, updated, deleted = (done.get(action, 0) for action in ("insert", "update", "delete"))
+        return MainCounts(inserted=inserted, updated=updated, deleted=deleted)
 
 
 def outcome_of(
@@ -558,26 +557,25 @@ def tombstones_of(net: pa.Table, schema: TableSchema) -> pa.Table:
     return dead.select([*schema.keys, GDDL, *([FORCED] if schema.forces else [])])
 
 
-def warnings_of(outcome: Outcome, schema: TableSchema) -> tuple[RunWarning, ...]:
-    """`UPDATE_WITHOUT_PRIOR` and `MOVED_ROW_DELETED`."""
-    unknown, lost = outcome.unknown_keys, outcome.lost_moves
-    return (
-        *(update_without_prior(unknown.num_rows, sample_keys(unknown, schema)) if unknown.num_rows else ()),
-        *(moved_row_deleted(lost.num_rows, sample_keys(lost, schema)) if lost.num_rows else ()),
-    )
-
-
-def update_without_prior(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
-    message = (
+_MESSAGES = {
+    UPDATE_WITHOUT_PRIOR: (
         "updates of keys without a row were stored as delivered, deletes of unknown keys removed nothing; earlier "
         "changes of these keys were not delivered or spell them otherwise, or rows were moved to them"
-    )
-    return (RunWarning(code=UPDATE_WITHOUT_PRIOR, message=message, count=count, sample=sample),)
-
-
-def moved_row_deleted(count: int, sample: tuple[str, ...]) -> tuple[RunWarning, ...]:
-    message = (
+    ),
+    MOVED_ROW_DELETED: (
         "updates moved rows to keys of other rows, which moved away later and took them along: compare these rows with "
         "the source"
-    )
-    return (RunWarning(code=MOVED_ROW_DELETED, message=message, count=count, sample=sample),)
+    ),
+}
+
+
+def warnings_of(unknown: KeySample, lost: KeySample) -> tuple[RunWarning, ...]:
+    """`UPDATE_WITHOUT_PRIOR` and `MOVED_ROW_DELETED`, of the keys that an `Outcome` has."""
+    found = zip(_MESSAGES.items(), (unknown, lost), strict=True)
+    return tuple(RunWarning(code=code, message=message, count=count, sample=sample)
+                 for (code, message), (count, sample) in found if count)  # fmt: skip
+
+
+def sampled(keys: pa.Table, schema: TableSchema) -> KeySample:
+    """The number of these keys, and some of them."""
+    return keys.num_rows, sample_keys(keys, schema) if keys.num_rows else ()

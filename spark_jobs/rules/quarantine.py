@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.table_schema import GDDL, Column
 from spark_jobs.rooms.dialects.protocol import Unreadable
-from spark_jobs.rules.arrays import arrow_type, ascending, flat
+from spark_jobs.rules.arrays import arrow_type, ascending, flat, with_values
 from spark_jobs.rules.decode import DecodedGroup, ReplayGroup, Stamp, replayed
 from spark_jobs.rules.errors_table import COLUMNS
 from spark_jobs.rules.positions import ROW_MASK
@@ -26,46 +26,36 @@ SCHEMA = pa.schema([pa.field(c.name, arrow_type(c.type)) for c in TABLE])
 def of_rows(group: DecodedGroup, stamp: Stamp) -> pa.Table:
     """A row for each bad row of a decoded group, in the order of `DecodedGroup.bad`."""
     gddl = flat(group.rows.column(GDDL)).take(pa.array(group.bad, pa.int64()))
-    position = gddl.field("position")
-    return _table(
-        len(group.bad),
-        stamp,
-        {
-            "id": pc.binary_join_element_wise(stamp.batch_id, position.cast(pa.string()), "/"),
-            "record": pa.array([r.json for r in group.records], pa.string()),
-            "record_schema": pa.array([r.schema for r in group.records], pa.string()),
-            "code": pa.array([p.code for p in group.problems], pa.string()),
-            "reason": pa.array([p.reason for p in group.problems], pa.string()),
-            "column": pa.array([p.column for p in group.problems], pa.string()),
-            "source_file": gddl.field("source_file"),
-            "position": pc.bit_wise_and(position, ROW_MASK),
-            "kind": pa.repeat(group.kind, len(group.bad)),
-            "generation": gddl.field("generation"),
-        },
-    )
+    position, count = gddl.field("position"), len(group.bad)
+    occurred = pa.scalar(datetime.fromisoformat(stamp.applied_at), SCHEMA.field("occurred_at").type)
+    values = {
+        "id": pc.binary_join_element_wise(stamp.batch_id, position.cast(pa.string()), "/"),
+        "record": pa.array([r.json for r in group.records], pa.string()),
+        "record_schema": pa.array([r.schema for r in group.records], pa.string()),
+        "code": pa.array([p.code for p in group.problems], pa.string()),
+        "reason": pa.array([p.reason for p in group.problems], pa.string()),
+        "column": pa.array([p.column for p in group.problems], pa.string()),
+        "source_file": gddl.field("source_file"),
+        "position": pc.bit_wise_and(position, ROW_MASK),
+        "kind": pa.repeat(group.kind, count),
+        "generation": gddl.field("generation"),
+        "batch_id": pa.repeat(stamp.batch_id, count),
+        "occurred_at": pa.repeat(occurred, count),
+    }
+    return pa.Table.from_arrays([values.get(f.name, pa.nulls(count, f.type)) for f in SCHEMA], schema=SCHEMA)
 
 
 def of_files(files: Sequence[Unreadable], stamp: Stamp) -> pa.Table:
     """A row for each file that could not be read."""
-    return _table(
-        len(files),
-        stamp,
+    rows = [
         {
-            "id": pa.array([f"{stamp.batch_id}/{u.file.path}" for u in files], pa.string()),
-            "code": pa.array([u.code for u in files], pa.string()),
-            "reason": pa.array([u.reason for u in files], pa.string()),
-            "source_file": pa.array([u.file.path for u in files], pa.string()),
-            "kind": pa.array([u.file.kind for u in files], pa.string()),
-            "generation": pa.array([u.file.generation for u in files], pa.int32()),
-        },
-    )
-
-
-def _table(count: int, stamp: Stamp, values: dict[str, pa.Array]) -> pa.Table:
-    occurred = pa.scalar(datetime.fromisoformat(stamp.applied_at), SCHEMA.field("occurred_at").type)
-    values |= {"batch_id": pa.repeat(stamp.batch_id, count), "occurred_at": pa.repeat(occurred, count)}
-    columns = [values.get(f.name, pa.nulls(count, f.type)) for f in SCHEMA]
-    return pa.Table.from_arrays(columns, schema=SCHEMA)
+            "id": f"{stamp.batch_id}/{u.file.path}", "code": u.code, "reason": u.reason, "source_file": u.file.path,
+            "kind": u.file.kind, "generation": u.file.generation, "batch_id": stamp.batch_id,
+            "occurred_at": datetime.fromisoformat(stamp.applied_at),
+        }
+        for u in files
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
 Chosen = Callable[[pa.Table], pa.Array]
@@ -78,8 +68,7 @@ def resolved(rows: pa.Table, chosen: Chosen, now: str) -> pa.Table | None:
     if not pc.any(hit).as_py():
         return None
     when = pa.scalar(datetime.fromisoformat(now), SCHEMA.field("resolved_at").type)
-    at = rows.schema.get_field_index("resolved_at")
-    return rows.set_column(at, "resolved_at", pc.if_else(hit, when, rows.column("resolved_at")))
+    return with_values(rows, {"resolved_at": pc.if_else(hit, when, rows.column("resolved_at"))})
 
 
 def reopened(rows: pa.Table, when: str) -> pa.Table | None:
@@ -88,8 +77,7 @@ def reopened(rows: pa.Table, when: str) -> pa.Table | None:
     hit = pc.fill_null(pc.equal(column, pa.scalar(datetime.fromisoformat(when), column.type)), False)
     if not pc.any(hit).as_py():
         return None
-    at = rows.schema.get_field_index("resolved_at")
-    return rows.set_column(at, "resolved_at", pc.if_else(hit, pa.scalar(None, column.type), column))
+    return with_values(rows, {"resolved_at": pc.if_else(hit, pa.scalar(None, column.type), column)})
 
 
 def good_again(good: pa.Table) -> Chosen:

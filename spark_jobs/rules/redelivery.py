@@ -18,7 +18,8 @@ from airflow_gddl.contract.file_names import is_resynced
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rooms.dialects.protocol import LOADED
-from spark_jobs.rules.arrays import all_false, all_true, changes, flat, numbered, row_codes, sorted_rows
+from spark_jobs.rules.arrays import all_false, all_true, changes, flat, is_true, numbered, row_codes, sorted_rows
+from spark_jobs.rules.convert import each
 from spark_jobs.rules.errors_table import without_files
 from spark_jobs.rules.order import file_places, gddl_fields, sample_keys, that_count
 from spark_jobs.rules.positions import are_replayed, readings, runs_of
@@ -88,7 +89,7 @@ def _first_deliveries(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Which of the first `count` rows are no re-deliveries, and how many equal ones precede each in its delivery.
 
-    The others are stored.
+    The others are stored. Doubled changes are not counted; of the delivery of a replayed one stored changes are.
     """
     content = [without_files(flat(rows.column(name))) if name == RESCUED else rows.column(name)
                for name in schema.content if name not in schema.keys]  # fmt: skip
@@ -97,8 +98,10 @@ def _first_deliveries(
     replayed, gddl = are_replayed(gddl), gddl | {"batch_id": batch, "position": position}
     delivery = _deliveries(rows, gddl, runs, group, schema)
     doubled = _doubled(same, delivery, position, schema)
-    nth = _number_in_delivery(same[:count], delivery[:count], position.slice(0, count), doubled[:count])
-    nth += np.where(replayed[:count], _stored_in_delivery(same, delivery, count), 0)
+    part = row_codes([same, delivery], rows.num_rows)
+    in_order = sorted_rows([part[:count], position.slice(0, count)])
+    stored_before = np.bincount(part[count:], minlength=rows.num_rows)[part[:count]]
+    nth = numbered(part[:count], in_order, ~doubled[:count]) + np.where(replayed[:count], stored_before, 0)
     known = np.bincount(same[count:], minlength=rows.num_rows)[same[:count]]
     came = _arrival(gddl, replayed, schema, count)
     at = sorted_rows([same[:count], nth, *came])
@@ -156,20 +159,6 @@ def _doubled(same: np.ndarray, delivery: np.ndarray, positions: pa.Array, schema
     return mask
 
 
-def _number_in_delivery(same: np.ndarray, delivery: np.ndarray, positions: pa.Array, doubled: np.ndarray) -> np.ndarray:
-    """Number of equal changes before each one in its delivery, without doubled ones."""
-    part = row_codes([same, delivery], len(same))
-    at = sorted_rows([part, positions])
-    return numbered(part, at, ~doubled)
-
-
-def _stored_in_delivery(same: np.ndarray, delivery: np.ndarray, count: int) -> np.ndarray:
-    """Number of equal stored changes of the delivery of each of the first `count` rows."""
-    part = row_codes([same, delivery], len(same))
-    result: np.ndarray = np.bincount(part[count:], minlength=len(part))[part[:count]]
-    return result
-
-
 @dataclass(frozen=True)
 class _Lists:
     """What the files have of each key at each sequence, as lists."""
@@ -187,16 +176,12 @@ class _Lists:
         """
         rows = np.flatnonzero(np.isin(self.group, numbers))
         places = file_places(self.gddl["source_file"].take(rows), self.schema)
-        rows, places = _of_known_order(rows, places, self.group)
+        known = ~np.isin(self.group[rows], self.group[rows[places == 0]])
+        rows, places = rows[known], places[known]
         order = [self.gddl[name].take(rows) for name in ("batch_id", "position")]
         rows = rows[sorted_rows([self.group[rows], places, *order])]
         for _, members in itertools.groupby(rows.tolist(), self.group.__getitem__):
             yield [list(part) for _, part in itertools.groupby(members, self.delivery.__getitem__)]
-
-
-def _of_known_order(rows: np.ndarray, places: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    known = ~np.isin(group[rows], group[rows[places == 0]])
-    return rows[known], places[known]
 
 
 def _returning(lists: _Lists, kept: np.ndarray, loads: np.ndarray) -> list[int]:
@@ -240,10 +225,7 @@ def _ends_with(chain: Sequence[int], tail: Sequence[int]) -> bool:
 
 def _resynced(paths: pa.Array) -> np.ndarray:
     """Which changes are rows that a resync has read: what they say is new, also where it was said before."""
-    encoded = pc.dictionary_encode(paths, null_encoding="encode")
-    flags = np.array([path is not None and is_resynced(path) for path in encoded.dictionary.to_pylist()], dtype=bool)
-    result: np.ndarray = flags[np.asarray(encoded.indices)]
-    return result
+    return is_true(each(paths, is_resynced, pa.bool_()))
 
 
 def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schema: TableSchema) -> np.ndarray:
@@ -307,23 +289,17 @@ class Doubts:
 
     def warnings(self, schema: TableSchema) -> tuple[RunWarning, ...]:
         """`SEQUENCE_TIE`, of rows without keys `EQUAL_ROWS_UNDECIDED`."""
+        if not self.tied and (schema.keys or not self.skipped):
+            return ()
         if schema.keys:
-            return sequence_tie(self.tied, self.sample, schema) if self.tied else ()
-        return equal_rows(self.tied, self.skipped) if self.tied or self.skipped else ()
-
-
-def sequence_tie(count: int, sample: tuple[str, ...], schema: TableSchema) -> tuple[RunWarning, ...]:
-    message = (
-        "different changes, in files whose names give no order, share key and sequence; decided by tie_break "
-        f"{schema.spec.tie_break}"
-    )
-    return (RunWarning(code=SEQUENCE_TIE, message=message, count=count, sample=sample),)
-
-
-def equal_rows(kept: int, skipped: int) -> tuple[RunWarning, ...]:
-    message = (
-        "equal rows without a key share their place in the source's log, and are several rows or one that was sent "
-        f"again: {kept:,} that follow an equal one in their file were kept, {skipped:,} that equal rows of another "
-        "file, or of an earlier part of their file, were skipped"
-    )
-    return (RunWarning(code=EQUAL_ROWS_UNDECIDED, message=message, count=kept + skipped),)
+            message = (
+                "different changes, in files whose names give no order, share key and sequence; decided by tie_break "
+                f"{schema.spec.tie_break}"
+            )
+            return (RunWarning(code=SEQUENCE_TIE, message=message, count=self.tied, sample=self.sample),)
+        message = (
+            "equal rows without a key share their place in the source's log, and are several rows or one that was sent "
+            f"again: {self.tied:,} that follow an equal one in their file were kept, {self.skipped:,} that equal rows "
+            "of another file, or of an earlier part of their file, were skipped"
+        )
+        return (RunWarning(code=EQUAL_ROWS_UNDECIDED, message=message, count=self.tied + self.skipped),)

@@ -7,7 +7,8 @@ filter (`where`, docs/semantics.md, section 17).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -35,11 +36,12 @@ from spark_jobs.plan.sequence import log_began_of
 from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, ColumnSelection, Schema, TableSchema, select_columns
 from spark_jobs.plan.types import NOTHING, merge
 from spark_jobs.rooms.dialects.protocol import Dialect, sequence_type, texts_of
-from spark_jobs.rules.arrays import all_true, arrow_type, flat, is_true, recast
+from spark_jobs.rules.arrays import all_true, arrow_type, flat, is_true, recast, with_values
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.rules.convert import Mask, but, fit, mask_of
 from spark_jobs.rules.decode import DecodedGroup, stored_sequence
 from spark_jobs.rules.erasure import emptied
+from spark_jobs.rules.errors_table import Entry, entries, text_of
 from spark_jobs.rules.evaluate import derived_type, outside_filter, recomputed
 from spark_jobs.rules.masks import hashed, masked, masked_text
 from spark_jobs.rules.order import gddl_fields, moved_rows, old_keys, with_gddl
@@ -50,6 +52,7 @@ Problem = tuple[str, str, Mask]
 """Code, column, and the rows whose value would be lost."""
 PROBLEM, COLUMN, COUNT = "problem", "column", "count"
 """Columns of `refused_values`."""
+_REFUSED = pa.schema([(PROBLEM, pa.string()), (COLUMN, pa.string()), (COUNT, pa.int64())])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,10 +271,9 @@ def rewritten(rows: pa.Table, how: Rewrite) -> pa.Table:
 def refused_values(rows: pa.Table, how: Rewrite) -> pa.Table:
     """Values that a rebuild would lose, by problem and column: `PROBLEM`, `COLUMN`, `COUNT`."""
     rows = _kept(rows, how)
-    refused = [(code, name, int(where.sum())) for code, name, where in _rewritten(rows, how)[1] if where is not None]
-    codes, names, counts = zip(*refused, strict=True) if refused else ((), (), ())
-    return pa.table({PROBLEM: pa.array(codes, pa.string()), COLUMN: pa.array(names, pa.string()),
-                     COUNT: pa.array(counts, pa.int64())})  # fmt: skip
+    refused = [{PROBLEM: code, COLUMN: name, COUNT: int(where.sum())}
+               for code, name, where in _rewritten(rows, how)[1] if where is not None]  # fmt: skip
+    return pa.Table.from_pylist(refused, schema=_REFUSED)
 
 
 def _kept(rows: pa.Table, how: Rewrite) -> pa.Table:
@@ -370,46 +372,29 @@ def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
 
 def _without_withheld(texts: pa.Array, withheld: Mapping[str, MaskMethod | None]) -> pa.Array:
     """Rescued values without those of excluded columns; masked ones hashed, or left out under `null`."""
-    objects = [None if text is None else _masked_object(text, withheld) for text in texts.to_pylist()]
-    return pa.array(objects, pa.string())
+    return pa.array([text_of(_masked_entries(entries(text), withheld)) for text in texts.to_pylist()], pa.string())
 
 
-def _masked_object(text: str, withheld: Mapping[str, MaskMethod | None]) -> str | None:
-    """A JSON object; every other member keeps its text, since numbers would lose digits otherwise."""
-    members: list[str] = []
-    for name, value in _members(text):
-        known = clean_name(name).lower()
+def _masked_entries(held: Mapping[str, Entry], withheld: Mapping[str, MaskMethod | None]) -> dict[str, Entry]:
+    """Every other entry keeps the text of its value, since numbers would lose digits otherwise."""
+    kept = {}
+    for column, entry in held.items():
+        known = clean_name(entry.name).lower()
         if known not in withheld:
-            members.append(f"{json.dumps(name, ensure_ascii=False)}:{value}")
+            kept[column] = entry
         elif (method := withheld[known]) in HASHED:
-            decoded = json.loads(value, parse_float=Decimal)
-            plain = value if decoded is None else masked_text(decoded)
-            members.append(f'{json.dumps(name, ensure_ascii=False)}:"{hashed(plain.encode(), method)}"')
-    return (
-        None
-        if not [part for part in members if not part.startswith('"_file_path":')]
-        else "{" + ",".join(members) + "}"
-    )
-
-
-def _members(text: str) -> Iterator[tuple[str, str]]:
-    """Names of a JSON object's members with the text of their values."""
-    decoder, at = json.JSONDecoder(), text.index("{") + 1
-    while text[at:].lstrip()[:1] not in ("}", ""):
-        at += len(text[at:]) - len(text[at:].lstrip(" ,\n\t"))
-        name, at = decoder.raw_decode(text, at)
-        at = text.index(":", at) + 1
-        at += len(text[at:]) - len(text[at:].lstrip())
-        _, end = decoder.raw_decode(text, at)
-        yield str(name), text[at:end]
-        at = end
+            decoded = json.loads(entry.value, parse_float=Decimal)
+            plain = entry.value if decoded is None else masked_text(decoded)
+            kept[column] = replace(entry, value=f'"{hashed(plain.encode(), method)}"')
+    return kept
 
 
 def count_of(tables: Sequence[pa.Table]) -> dict[tuple[str, str], int]:
     """`refused_values` of several parts together: (problem, column) to its number of values."""
-    rows = pa.concat_tables(tables).group_by([PROBLEM, COLUMN]).aggregate([(COUNT, "sum")]) if tables else None
-    counts = [] if rows is None else rows.to_pylist()
-    return {(row[PROBLEM], row[COLUMN]): row[f"{COUNT}_sum"] for row in counts if row[f"{COUNT}_sum"]}
+    counts: Counter[tuple[str, str]] = Counter()
+    for row in (row for table in tables for row in table.to_pylist()):
+        counts[row[PROBLEM], row[COLUMN]] += row[COUNT]
+    return dict(+counts)
 
 
 def within_filter(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
@@ -424,27 +409,19 @@ def within_filter(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:
 def as_left(rows: pa.Table, schema: TableSchema, outside: np.ndarray) -> tuple[pa.Table, np.ndarray]:
     """Rows with changes outside the filter as deletes, and which these are.
 
-    An insert is one, too: its key may have a row that is older, or comes later. Without a key nothing is deleted.
+    An insert is one, too: its key may have a row that is older, or comes later. A row that an update moved is deleted
+    under the key that it had before. Without a key nothing is deleted.
     """
     changes = ["I", "U"] if schema.keys else []
     leaving: np.ndarray = outside & is_true(pc.is_in(gddl_fields(rows)["op"], value_set=pa.array(changes, pa.string())))
     if not leaving.any():
         return rows, leaving
-    rows = _with_old_keys(rows, schema, leaving & moved_rows(rows, schema))
+    moved = leaving & moved_rows(rows, schema)
+    if moved.any():
+        olds = old_keys(rows, schema).items()
+        rows = with_values(rows, {key: pc.if_else(moved, before, rows.column(key)) for key, before in olds})
     rows = with_gddl(rows, op=pc.if_else(leaving, "D", gddl_fields(rows)["op"]))
     rows = emptied(rows, schema, leaving)
     kept = pa.array(np.arange(rows.num_rows), mask=leaving)
-    for name in schema.columns:
-        if name not in schema.keys and not schema.is_technical(name):
-            at = rows.schema.get_field_index(name)
-            rows = rows.set_column(at, rows.schema.field(at), flat(rows.column(at)).take(kept))
-    return rows, leaving
-
-
-def _with_old_keys(rows: pa.Table, schema: TableSchema, moved: np.ndarray) -> pa.Table:
-    """Rows that an update moved, under the key that they had before."""
-    for key, before in old_keys(rows, schema).items() if moved.any() else ():
-        at = rows.schema.get_field_index(key)
-        values = pc.if_else(moved, before, flat(rows.column(at)))
-        rows = rows.set_column(at, rows.schema.field(at), values)
-    return rows
+    others = [name for name in schema.columns if name not in schema.keys and not schema.is_technical(name)]
+    return with_values(rows, {name: flat(rows.column(name)).take(kept) for name in others}), leaving

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from airflow_gddl.contract.codes import QUARANTINE_STALE
 from airflow_gddl.contract.result import RunWarning
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import all_false, all_true, by_name, compare_rows, is_true, sortable, table_codes
+from spark_jobs.rules.arrays import all_true, by_name, compare_rows, is_true, sortable, table_codes
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.order import gddl_fields, old_keys, sample_keys
 from spark_jobs.rules.sweep import unmarked
@@ -46,25 +46,17 @@ def stale_keys(quarantined: pa.Table, replica: pa.Table, schema: TableSchema) ->
     stored = by_name(
         stored, pa.schema([*(quarantined.schema.field(key) for key in schema.keys), stored.schema.field(GDDL)])
     )
-    mine, theirs = table_codes([quarantined.select(schema.keys), stored.select(schema.keys)], schema.keys)
-    order = np.argsort(theirs, kind="stable")
-    place = np.searchsorted(theirs[order], mine)
-    inside = place < len(order)
-    at = order[np.where(inside, place, 0)] if len(order) else np.zeros(len(mine), np.int64)
-    known = inside & (theirs[at] == mine) if len(order) else all_false(len(mine))
-    rows, held = quarantined.filter(known), stored.take(at[known])
+    mine, theirs = table_codes((quarantined, stored), schema.keys)
+    at = pc.index_in(mine, value_set=pa.array(theirs))
+    rows, held = quarantined.filter(at.is_valid()), stored.take(at.drop_null())
     return rows.filter(_are_later(rows, held)).select(schema.keys)
 
 
 def _are_later(changes: pa.Table, rows: pa.Table) -> np.ndarray:
     """Whether each change is of a later generation or sequence than the row; a change without a sequence may be."""
     ours, theirs = gddl_fields(changes), gddl_fields(rows)
-    compared = compare_rows(
-        *(
-            [fields["generation"], *sortable(fields["sequence"].cast(theirs["sequence"].type))]
-            for fields in (ours, theirs)
-        )
-    )
+    sides = ([f["generation"], *sortable(f["sequence"].cast(theirs["sequence"].type))] for f in (ours, theirs))
+    compared = compare_rows(*sides)
     unordered = np.asarray(ours["sequence"].is_null()) & ~is_true(pc.equal(ours["op"], "R"))
     of_now = np.asarray(pc.greater_equal(ours["generation"], theirs["generation"]))
     later: np.ndarray = (compared > 0) | (unordered & of_now)

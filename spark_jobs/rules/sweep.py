@@ -66,16 +66,11 @@ def sweepable(live: Mapping[int, int], generation: int, schema: TableSchema) -> 
     return max(0, replaced - sum(live.values()) + sum(older)), replaced
 
 
-def swept(rows: pa.Table, generation: int, schema: TableSchema) -> tuple[pa.Table, int]:
-    """Rows without those of older generations, or with these marked deleted; and their number."""
-    old = vanishing(rows, generation, schema)
-    remaining = rows.filter(pc.invert(old))
-    return pa.concat_tables([remaining, instead(rows.filter(old), schema)]), _count(old)
-
-
 def vanishing(rows: pa.Table, generation: int, schema: TableSchema) -> pa.ChunkedArray:
-    """Mask of live rows of older generations."""
-    return _old(rows, generation, schema.spec.shard)
+    """Mask of live rows of older generations; of a table with several sources, of the batch's."""
+    gddl, shard = rows.column(GDDL), schema.spec.shard
+    old = pc.and_(alive(gddl), pc.less(pc.struct_field(gddl, "generation"), generation))
+    return old if shard is None else pc.and_(old, pc.equal(rows.column(SHARD_COLUMN), shard))
 
 
 def instead(vanished: pa.Table, schema: TableSchema) -> pa.Table:
@@ -85,18 +80,8 @@ def instead(vanished: pa.Table, schema: TableSchema) -> pa.Table:
     return with_gddl(vanished, deleted=pa.repeat(True, vanished.num_rows))
 
 
-def _old(rows: pa.Table, generation: int, shard: str | None) -> pa.ChunkedArray:
-    gddl = rows.column(GDDL)
-    old = pc.and_(alive(gddl), pc.less(pc.struct_field(gddl, "generation"), generation))
-    return old if shard is None else pc.and_(old, pc.equal(rows.column(SHARD_COLUMN), shard))
-
-
 def alive(gddl: pa.ChunkedArray) -> pa.ChunkedArray:
     """Mask of rows that are not marked deleted."""
     if gddl.type.get_field_index("deleted") < 0:
         return pc.is_valid(gddl)
     return pc.invert(pc.fill_null(pc.struct_field(gddl, "deleted"), False))
-
-
-def _count(which: pa.ChunkedArray) -> int:
-    return int(pc.sum(which).as_py() or 0)

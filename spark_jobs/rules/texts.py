@@ -8,7 +8,7 @@ import json
 import math
 import re
 import zoneinfo
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from decimal import ROUND_HALF_UP, Context, Decimal, localcontext
 from typing import Any, Literal, cast
@@ -48,7 +48,7 @@ from spark_jobs.plan.sequence import (
     UUID_BY_TIME,
     texts_of,
 )
-from spark_jobs.rules.arrays import is_true, with_leaves
+from spark_jobs.rules.arrays import is_true, parts_of, with_leaves
 
 FIRST_DAY, LAST_DAY = -719_162, 2_932_896
 FIRST_MICROSECOND, LAST_MICROSECOND = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -63,7 +63,7 @@ def outside_years(values: pa.Array) -> np.ndarray | None:
         values: of any type; timestamps in microseconds.
     """
     if pt.is_nested(values.type):
-        if not any(outside_years(leaf) is not None for leaf in _leaves(values)):
+        if all(outside_years(part) is None for part in parts_of(values)):
             return None
         return np.array([not _is_readable(value) for value in values])
     if pt.is_date32(values.type):
@@ -79,20 +79,6 @@ def _outside(numbers: pa.Array, first: int, last: int) -> np.ndarray | None:
     if least is None or (least >= first and most <= last):
         return None
     return is_true(pc.or_(pc.less(numbers, first), pc.greater(numbers, last)))
-
-
-def _leaves(values: pa.Array) -> Iterator[pa.Array]:
-    if pt.is_struct(values.type):
-        parts = values.flatten()
-    elif pt.is_map(values.type):
-        parts = [values.keys, values.items]
-    else:
-        parts = [values.flatten()]
-    for part in parts:
-        if pt.is_nested(part.type):
-            yield from _leaves(part)
-        else:
-            yield part
 
 
 def _is_readable(value: pa.Scalar) -> bool:
@@ -142,8 +128,11 @@ def _scalar(number: Any, kind: pa.DataType) -> Any:
 
 BLANKS = " \t\n\r\f\v"
 """Characters that don't count at either end; others, such as a no-break space, are part of the text."""
-BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-"""Types of whole numbers."""
+WHOLE_NUMBERS = {
+    name: range(-(2 ** (bits - 1)), 2 ** (bits - 1))
+    for name, bits in {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}.items()
+}
+"""Types of whole numbers, and their values."""
 _TRUE, _FALSE = {"t", "true", "y", "yes", "1"}, {"f", "false", "n", "no", "0"}
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 # Possessive: 60,000 digits and a letter would else be tried in as many ways as there are digits.
@@ -173,8 +162,8 @@ def reader(kind: SqlType) -> Reader:
     if isinstance(kind, DecimalType):
         return lambda text: decimal_of(text, kind)
     name = kind.name if isinstance(kind, ScalarType) else ""
-    if name in BITS:
-        return lambda text: _whole(text, BITS[name])
+    if name in WHOLE_NUMBERS:
+        return lambda text: _whole(text, WHOLE_NUMBERS[name])
     readers: dict[str, Reader] = {
         "float": lambda text: _single(real(text)),
         "double": real,
@@ -188,23 +177,16 @@ def reader(kind: SqlType) -> Reader:
     return readers[name]
 
 
-class _Number:
-    """A number of JSON, as it is written."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-
 def _nested_reader(kind: SqlType) -> Reader:
     """None for text that is no JSON, or of which the type does not hold every part."""
     part = _part(kind)
 
     def read(text: str) -> Any:
         try:
-            document = json.loads(
-                text, parse_int=_Number, parse_float=_Number, parse_constant=_Number, object_pairs_hook=_members
+            # Numbers as they are written.
+            return part(
+                json.loads(text, parse_int=str, parse_float=str, parse_constant=str, object_pairs_hook=_members)
             )
-            return part(document)
         except (ValueError, RecursionError):
             return None
 
@@ -275,8 +257,8 @@ def _scalar_reader(kind: SqlType) -> Callable[[Any], Any]:
 
     def scalar(value: Any) -> Any:
         if isinstance(value, bool):
-            value = _Number(str(value).lower()) if str(kind) in ("boolean", "string") else None
-        text = value.text if isinstance(value, _Number) else _of(str, value)
+            value = str(value).lower() if str(kind) in ("boolean", "string") else None
+        text = _of(str, value)
         text.encode()  # half a surrogate pair is no text
         parsed = None if is_time and re.search(FINER, text) else read(text.strip(BLANKS) if trims(kind) else text)
         if parsed is None:
@@ -291,11 +273,10 @@ def trims(kind: SqlType) -> bool:
     return str(kind) not in ("string", "binary")
 
 
-def _whole(text: str, bits: int) -> int | None:
+def _whole(text: str, values: range) -> int | None:
     if len(text) > _MOST_DIGITS or not _WHOLE.fullmatch(text):
         return None
-    value = int(text)
-    return value if -(2 ** (bits - 1)) <= value < 2 ** (bits - 1) else None
+    return value if (value := int(text)) in values else None
 
 
 def rounded(value: Decimal, kind: DecimalType) -> Decimal | None:
@@ -458,14 +439,15 @@ def json_writer(kind: SqlType, *, nulls: bool = False, times: str = MICROS) -> J
         nulls: write fields that are null; else leave them out.
         times: precision of times.
     """
+    writer = functools.partial(json_writer, nulls=nulls, times=times)
     if isinstance(kind, StructType):
-        fields = [(f.name, json_writer(f.type, nulls=nulls, times=times)) for f in kind.fields]
+        fields = [(f.name, writer(f.type)) for f in kind.fields]
         return lambda value: object_json(((n, value.get(n), w) for n, w in fields), nulls=nulls)
     if isinstance(kind, ArrayType):
-        item = json_writer(kind.element, nulls=nulls, times=times)
+        item = writer(kind.element)
         return lambda value: "[" + ",".join("null" if v is None else item(v) for v in value) + "]"
     if isinstance(kind, MapType):
-        inner, key = json_writer(kind.value, nulls=nulls, times=times), kind.key
+        inner, key = writer(kind.value), kind.key
         return lambda value: (
             "{" + ",".join(f"{_quoted(as_text(k, key))}:{'null' if v is None else inner(v)}" for k, v in value) + "}"
         )

@@ -22,7 +22,7 @@ from spark_jobs.plan.generations import RecordedFile
 from spark_jobs.plan.planned_batch import BatchPlan, Truncate, number_of
 from spark_jobs.plan.sequence import sort_key
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rules.arrays import all_true
+from spark_jobs.rules.arrays import all_true, with_values
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.order import deleted_by, late_truncates, truncates_after, truncates_gddl
 from spark_jobs.rules.positions import position_beside, position_in_refresh
@@ -130,27 +130,26 @@ def truncated(replica: pa.Table, schema: TableSchema) -> Truncated:
     at = truncates_after(replica, schema)
     eligible = _are_of_source(replica, schema)
     if marks(schema):
-        eligible &= ~_by_truncates(replica, at, schema)
+        eligible &= ~deleted_by(replica, schema.truncates, schema)  # no later truncate concerns these
     truncated_rows = (at >= 0) & eligible
     rows = replica.filter(truncated_rows)
     live = int(pc.sum(alive(rows.column(GDDL))).as_py() or 0)
     if not marks(schema):
         return Truncated(rows=rows, instead=rows.slice(0, 0), live=live)
-    place = rows.schema.get_field_index(GDDL)
     deletes = truncates_gddl(rows.schema.field(GDDL).type, schema).take(at[truncated_rows])
-    return Truncated(rows=rows, instead=rows.set_column(place, rows.schema.field(place), deletes), live=live)
+    return Truncated(rows=rows, instead=with_values(rows, {GDDL: deletes}), live=live)
 
 
-def after_truncates(replica: pa.Table, schema: TableSchema) -> pa.Array:
+def after_truncates(replica: pa.Table, schema: TableSchema) -> np.ndarray:
     """Mask of rows after a truncate of the batch; of a table with several sources, those of the batch's.
 
     Args:
         replica: without rows before it; columns of `to_place`.
     """
     new = tuple(one for one in schema.truncates if one.batch_id == schema.batch_id)
-    after = truncates_after(replica, replace(schema, truncates=new)) != 0
+    after: np.ndarray = truncates_after(replica, replace(schema, truncates=new)) != 0
     after &= bool(new) & ~deleted_by(replica, schema.truncates, schema) & _are_of_source(replica, schema)
-    return pa.array(after)
+    return after
 
 
 def _are_of_source(replica: pa.Table, schema: TableSchema) -> np.ndarray:
@@ -163,11 +162,6 @@ def _are_of_source(replica: pa.Table, schema: TableSchema) -> np.ndarray:
 def to_place(schema: TableSchema) -> list[str]:
     """Columns of the replica that `after_truncates` needs."""
     return list(dict.fromkeys([*schema.forcing, *needed(schema)]))
-
-
-def _by_truncates(replica: pa.Table, at: np.ndarray, schema: TableSchema) -> np.ndarray:
-    """Rows that a truncate has marked: no later one concerns them."""
-    return deleted_by(replica, schema.truncates, schema) & (at >= 0)
 
 
 def by_earlier_truncates(net: pa.Table, schema: TableSchema) -> np.ndarray:

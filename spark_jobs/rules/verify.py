@@ -35,7 +35,6 @@ from spark_jobs.rules.order import (
     ordered,
     that_count,
 )
-from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import change_schema, data_columns, event_schema, stored_schema
 from spark_jobs.rules.sweep import appended, unmarked
 from spark_jobs.rules.texts import rows_json
@@ -45,38 +44,22 @@ BUCKETS = 256
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Result of comparing a replica with the fold of its change table.
+    """Result of comparing a replica, or its rows of some keys, with the fold of its change table.
 
     Attributes:
         rows, expected_rows: of the replica, and of the fold of the change table (soft-deleted rows left out of both).
-        buckets_different: of `BUCKETS`.
+        buckets: those of `BUCKETS`, by the key's hash, that hold keys that differ.
         keys: a few keys that differ, as JSON, with what is wrong: `missing`, `extra` or `different`.
     """
 
     rows: int
     expected_rows: int
-    buckets_different: int
+    buckets: frozenset[int]
     keys: tuple[dict[str, str], ...]
 
     @property
     def equal(self) -> bool:
-        return self.buckets_different == 0 and self.rows == self.expected_rows
-
-
-def together(verdicts: Sequence[Verdict], limit: int) -> Verdict:
-    """The verdict on rows that were compared in parts.
-
-    Args:
-        limit: keys that it names at most.
-    """
-    if len(verdicts) == 1:
-        return verdicts[0]
-    return Verdict(
-        rows=sum(one.rows for one in verdicts),
-        expected_rows=sum(one.expected_rows for one in verdicts),
-        buckets_different=min(BUCKETS, sum(one.buckets_different for one in verdicts)),
-        keys=tuple(key for one in verdicts for key in one.keys)[:limit],
-    )
+        return not self.buckets and self.rows == self.expected_rows
 
 
 MOST_SHARED = 5
@@ -157,20 +140,6 @@ def live_rows(replica: pa.Table, schema: TableSchema) -> pa.Table:
     return unmarked(replica).select([name for name in schema.columns if name in there])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """Comparison of some keys; see `Verdict`.
-
-    Attributes:
-        buckets: those, by the key's hash, that hold keys that differ.
-    """
-
-    rows: int
-    expected_rows: int
-    buckets: frozenset[int]
-    keys: tuple[dict[str, str], ...]
-
-
 MISSING, EXTRA, DIFFERENT = "missing", "extra", "different"
 
 
@@ -195,33 +164,25 @@ def differing_keys(
     return rows.take(first), states[key[first]]
 
 
-def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int) -> Comparison:
-    """What differs."""
+def compare(live: pa.Table, expected: pa.Table, schema: TableSchema, limit: int) -> Verdict:
+    """The verdict on some keys, of which at most `limit` are named."""
     samples, states = differing_keys(live, expected, schema.columns, schema.keys or schema.columns)
     keyed = bool(schema.keys)
     texts = keys_json(samples, schema) if keyed else [repr(row) for row in samples.to_pylist()]
     buckets = frozenset(zlib.crc32(text.encode("utf-8", "surrogatepass")) % BUCKETS for text in texts)
     named = sorted(zip(texts, states.tolist(), strict=True))[:limit] if keyed else []
-    return Comparison(rows=live.num_rows, expected_rows=expected.num_rows, buckets=buckets,
-                      keys=tuple({"key": text, "state": state} for text, state in named))  # fmt: skip
+    return Verdict(rows=live.num_rows, expected_rows=expected.num_rows, buckets=buckets,
+                   keys=tuple({"key": text, "state": state} for text, state in named))  # fmt: skip
 
 
-def verdict(replica: pa.Table, changes: pa.Table, schema: TableSchema, *, swept: int, limit: int) -> Verdict:
-    """The verdict on a whole table; `swept`: rows of generations before this one have vanished."""
-    replica = of_shard(replica, schema.spec.shard)
-    changes = of_shard(by_name(changes, change_schema(schema)), schema.spec.shard)
-    expected = expected_state(events(changes, schema) if schema.keys else changes, schema, swept)
-    return verdict_of([compare(live_rows(replica, schema), expected, schema, limit)], limit)
-
-
-def verdict_of(comparisons: Iterable[Comparison], limit: int) -> Verdict:
-    """The verdict on a whole table, from comparisons of all its keys."""
-    parts = list(comparisons)
+def verdict_of(verdicts: Iterable[Verdict], limit: int) -> Verdict:
+    """The verdict on rows that were compared in parts; `limit`: keys that it names at most."""
+    parts = list(verdicts)
     keys = sorted((key for one in parts for key in one.keys), key=lambda key: key["key"])[:limit]
     return Verdict(
         rows=sum(v.rows for v in parts),
         expected_rows=sum(v.expected_rows for v in parts),
-        buckets_different=len(frozenset[int]().union(*(v.buckets for v in parts))),
+        buckets=frozenset[int]().union(*(v.buckets for v in parts)),
         keys=tuple(keys),
     )
 

@@ -29,7 +29,7 @@ from spark_jobs.rules.order import (
     sample_keys,
     with_identity,
 )
-from spark_jobs.rules.outcome import Applied, StoredState, moved_row_deleted, outcome_of, update_without_prior
+from spark_jobs.rules.outcome import Applied, KeySample, StoredState, outcome_of, warnings_of
 from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes, skipped
 from spark_jobs.rules.stored_columns import change_schema, key_schema, told
 from spark_jobs.tables import table_definition, whole_tables
@@ -363,11 +363,11 @@ class _Merging:
 
 def _applied(reports: Sequence[Mapping[str, Any]], schema: TableSchema) -> Applied:
     """What happened to the keys of all ranges together."""
-    warnings: list[RunWarning] = []
-    for name, warning in (("unknown", update_without_prior), ("lost", moved_row_deleted)):
+
+    def keys(name: str) -> KeySample:
         numbers, samples = zip(*(report[name] for report in reports), strict=True)
-        if sum(numbers):
-            warnings += warning(sum(numbers), sample_keys(pa.concat_tables(samples), schema))
+        return sum(numbers), sample_keys(pa.concat_tables(samples), schema) if sum(numbers) else ()
+
     counts = {name: sum(report["counts"][name] for report in reports) for name in ("inserted", "updated", "deleted")}
     late = sum(report["late"] for report in reports)
-    return Applied(main=MainCounts(**counts), warnings=tuple(warnings), late=late)
+    return Applied(main=MainCounts(**counts), warnings=warnings_of(keys("unknown"), keys("lost")), late=late)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -21,12 +21,12 @@ from spark_jobs.rooms.dialects.protocol import Probed, Unreadable, begin_a_table
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
-from spark_jobs.rules.figures import Appended, DecodedBatch, Figures, combined, distinct, figures_of, measure
+from spark_jobs.rules.figures import Appended, DecodedBatch, Figures, combined, distinct, measure
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, RawGroup, grouped, read_file
 from spark_jobs.rules.fold import net_changes, refolds
 from spark_jobs.rules.order import events, is_of_batch
-from spark_jobs.rules.outcome import Applied, Outcome, StoredState, outcome_of, warnings_of
+from spark_jobs.rules.outcome import Applied, Outcome, StoredState, outcome_of, sampled, warnings_of
 from spark_jobs.rules.quarantine import good_again, to_replay
 from spark_jobs.rules.redelivery import TIED, Doubts, Overlap, new_changes
 from spark_jobs.rules.stale_rows import suspects
@@ -171,7 +171,8 @@ class WholeBatchReader:
         parts = [DecodedGroup(kind="load", rows=rows.filter(loads)),
                  DecodedGroup(kind="change", rows=rows.filter(pc.invert(loads)))]  # fmt: skip
         whole = combined([measure(p, table_schema) for p in parts], table_schema)
-        figures = figures_of(whole, table_schema, distinct(rows, table_schema))
+        identities, keys = distinct(rows, table_schema)
+        figures = replace(whole, identities=identities, keys=keys)
         origins = {(g["source_file"], g["schema"], g["op"] != "R") for g in gddl.to_pylist()}
         return WholeBatch(decoded_batch=resumed_batch(schema, figures, origins), groups=(), good=rows)
 
@@ -318,7 +319,8 @@ class BatchInMemory:
         if not self.table_schema.keys:
             return self._append_only()
         batch_context, path = self.batch_context, self.batch_context.layout.replica
-        warnings = warnings_of(self.outcome, self.table_schema)
+        outcome, schema = self.outcome, self.table_schema
+        warnings = warnings_of(sampled(outcome.unknown_keys, schema), sampled(outcome.lost_moves, schema))
         done = batch_context.has_made(path, MERGE)
         main = main_counts(batch_context.metrics(path, MERGE)) if done else self._put()
         return Applied(main=main, warnings=warnings, late=self.outcome.late)

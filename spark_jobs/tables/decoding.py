@@ -36,7 +36,7 @@ from spark_jobs.rules.batch_schema import BatchSchema, Stored, plan_batch
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes, decode
 from spark_jobs.rules.erasure import ErasedKeys, without_erased
 from spark_jobs.rules.evaluate import landed_as_named, raw_as_named
-from spark_jobs.rules.figures import DecodedBatch, Figures, PartFigures, figures_of, measure
+from spark_jobs.rules.figures import DecodedBatch, Figures, measure
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, RawGroup, read_file
 from spark_jobs.rules.rewrite import within_filter
@@ -62,7 +62,7 @@ class Decoder:
         """A copy for other processes."""
         return replace(self, erased=self.erased.resolved())
 
-    def part(self, group: int, raw: RawGroup) -> tuple[DecodedGroup, PartFigures]:
+    def part(self, group: int, raw: RawGroup) -> tuple[DecodedGroup, Figures]:
         """Changes of some rows of a group, without erased keys, and their figures."""
         shard = self.table_schema.spec.shard
         raw = raw_as_named(raw if shard is None else with_shard(raw, shard), self.groups[group])
@@ -112,9 +112,7 @@ class Decoding:
         applies = are_applied(context.spec, released=plan.releases)
         return cls(schema=schema, decoder=decoder, applies_truncates=applies)
 
-    def batch(
-        self, whole: PartFigures, distinct: tuple[int, int], files: Sequence[Sequence[Probed]] = ()
-    ) -> DecodedBatch:
+    def batch(self, whole: Figures, distinct: tuple[int, int], files: Sequence[Sequence[Probed]] = ()) -> DecodedBatch:
         """The batch after its parts are decoded.
 
         Args:
@@ -128,13 +126,11 @@ class Decoding:
         footers = None if not counted or None in counted else sum(c for c in counted if c is not None)
         return DecodedBatch(
             schema=schema,
-            figures=figures_of(whole, schema.table_schema, distinct),
+            figures=replace(whole, identities=distinct[0], keys=distinct[1]),
             change_schemas=frozenset(g.schema_id for g in groups if g.kind == "change"),
             schema_of={f.file.path: g.schema_id for g, members in zip(groups, files, strict=False) for f in members},
             content_of={file.file.path: file.content for group in files for file in group if file.content},
             rows_by_footer=None if footers is None else footers - whole.erased - whole.filtered - len(whole.truncates),
-            erased=whole.erased,
-            filtered=whole.filtered,
         )
 
 

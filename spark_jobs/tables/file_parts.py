@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -26,7 +26,7 @@ from spark_jobs.rooms.dialects.probe import probe_all, reading
 from spark_jobs.rooms.dialects.protocol import Dialect, Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.decode import DecodedGroup
-from spark_jobs.rules.figures import DecodedBatch, PartFigures, combined, distinct
+from spark_jobs.rules.figures import DecodedBatch, Figures, combined, distinct
 from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, grouped, read_file
 from spark_jobs.rules.stale_rows import suspects
@@ -152,7 +152,7 @@ class PartReport:
     """
 
     path: str
-    figures: PartFigures | None = None
+    figures: Figures | None = None
     distinct: tuple[int, int] = (0, 0)
     files: Mapping[str, list[Action]] = field(default_factory=dict)
     code: str = ""
@@ -380,7 +380,7 @@ class PartsReader:
     def _distinct(self, reports: Sequence[PartReport], work: WritePart, schema: TableSchema) -> tuple[int, int]:
         """See `figures.distinct`; those of parts add up where their ranges don't meet, else changes are not counted."""
         loads = [report for report, figures in _measured(reports) if figures.loads]
-        changes = [(r, f) for r, f in _measured(reports) if not f.loads and _good(f)]
+        changes = [(r, f) for r, f in _measured(reports) if not f.loads and f.good]
         keys = self._keys(loads, work, schema)
         if (loads and not keys) or not schema.keys or not all(r.distinct[0] for r, _ in changes):
             return 0, 0
@@ -395,9 +395,9 @@ class PartsReader:
         """
         if not schema.keys or not all(r.distinct[1] for r in loads):
             return 0
-        ends = sorted(_range(figures) for _, figures in _measured(loads))
-        apart = all(low is not None for low, _ in ends) and len(schema.keys) == 1
-        if apart and all(first[1] < second[0] for first, second in pairwise(ends)):
+        ends = [figures.key_range for _, figures in _measured(loads) if figures.key_range is not None]
+        apart = len(ends) == len(loads) and len(schema.keys) == 1
+        if apart and all(first[1] < second[0] for first, second in pairwise(sorted(ends))):
             return sum(r.distinct[1] for r in loads)
         target = work.targets[CHANGES]
         files = [file_path(target.path, action) for r in loads for action in r.files.get(CHANGES, [])]
@@ -414,16 +414,12 @@ def _lean(probed: Probed) -> Probed:
     return replace(probed, table=None, malformed=None)
 
 
-def _measured(reports: Sequence[PartReport]) -> Iterator[tuple[PartReport, PartFigures]]:
+def _measured(reports: Sequence[PartReport]) -> Iterator[tuple[PartReport, Figures]]:
     """Parts that could be read."""
     return ((report, report.figures) for report in reports if report.figures is not None)
 
 
-def _good(figures: PartFigures) -> int:
-    return sum(file.rows - file.quarantined for file in figures.files.values())
-
-
-def _are_apart(parts: Sequence[PartFigures]) -> bool:
+def _are_apart(parts: Sequence[Figures]) -> bool:
     """Whether no change of a part has the sequence of one of another part."""
     files = [[file for file in part.files.values() if file.rows > file.quarantined] for part in parts]
     if any(file.min_sequence is None or file.max_sequence is None for part in files for file in part):
@@ -437,12 +433,6 @@ def file_path(table: str, action: Action) -> str:
     """Path of a file that an action of the log adds."""
     (fields,) = action.values()
     return join(table, unquote(fields["path"]))
-
-
-def _range(figures: PartFigures) -> tuple[Any, Any]:
-    """Lowest and highest key of a part whose order is that of its JSON values; nulls where it isn't known."""
-    low, high = (None if text is None else json.loads(text) for text in (figures.low, figures.high))
-    return (low, high) if isinstance(low, int) else (None, None)
 
 
 def fault_of(error: GddlError) -> Fault:

@@ -23,7 +23,7 @@ from spark_jobs.rules.rewrite import Rewrite, count_of, refused_values
 from spark_jobs.rules.shards import of_shard
 from spark_jobs.rules.stored_columns import key_schema
 from spark_jobs.rules.sweep import unmarked
-from spark_jobs.rules.verify import Comparison, SharedKeys, Verdict, compare, expected_state, live_rows, verdict_of
+from spark_jobs.rules.verify import SharedKeys, Verdict, compare, expected_state, live_rows, verdict_of
 from spark_jobs.rules.windows import changed_since
 from spark_jobs.tables.delta_tables import Tables
 from spark_jobs.tables.replayed_log import replayed
@@ -122,7 +122,7 @@ class StoredRows:
             _CHANGES: Source.of(tables.existing(layout.changes), partial(changes_by_key, schema=schema, shard=shard)),
         }
         comparisons = (
-            Comparison(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))
+            Verdict(rows=rows, expected_rows=expected_rows, buckets=frozenset(buckets), keys=tuple(keys))
             for rows, expected_rows, buckets, keys in by_key(tables, sources, _compared_by(schema), rule)
         )
         return verdict_of(comparisons, limit)

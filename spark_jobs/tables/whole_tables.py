@@ -24,7 +24,7 @@ from spark_jobs.plan.types import are_of_one_kind, grown
 from spark_jobs.rules import sweep, truncates
 from spark_jobs.rules.arrays import DeltaSchema, by_name, rows_where, table_codes, with_values
 from spark_jobs.rules.convert import with_texts
-from spark_jobs.rules.history import differences, retyped_bounds, versions, with_row_ids
+from spark_jobs.rules.history import differences, retyped_bounds, versions
 from spark_jobs.rules.order import as_events, events, is_of_batch
 from spark_jobs.rules.outcome import ACTION, AT, folded_again
 from spark_jobs.rules.shards import of_shard
@@ -350,7 +350,6 @@ def update_history(
     missing, extra = differences(derived, stored, table_schema)
     removed = mine[extra]
     deleted = pa.table({ACTION: pa.repeat("delete", len(removed)), AT: pa.array(removed, pa.int64())})
-    missing = with_row_ids(missing, stored.take(pa.array(extra)), table_schema)
     fresh = by_name(missing, snapshot.whole_rows).append_column(ACTION, pa.repeat("insert", missing.num_rows))
     outcome = pa.concat_tables([fresh, deleted], promote_options="default")
     batch_context.put(snapshot, HISTORY, {}, matches, outcome)
@@ -365,7 +364,7 @@ def _update_all(batch_context: BatchContext, floors: Sequence[GenerationFloor], 
         derived = versions(as_events(rows[_CHANGES], schema), schema, floors, swept)
         missing, extra = differences(derived, rows[_STORED], schema)
         removed = rows[_STORED].take(pa.array(extra))
-        return output.report(storage, with_row_ids(missing, removed, schema), removed, removed)
+        return output.report(storage, missing, removed, removed)
 
     shard = schema.spec.shard
     sources = {

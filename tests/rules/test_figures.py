@@ -13,7 +13,7 @@ from airflow_gddl.contract.errors import FatalError
 from spark_jobs.rooms.dialects.protocol import LOADED
 from spark_jobs.rules.decode import DecodedGroup
 from spark_jobs.rules.delivered_columns import RowProblem
-from spark_jobs.rules.figures import BadRow, Figures, distinct, measure
+from spark_jobs.rules.figures import BadRow, Figures, FileFigures, distinct, measure
 from spark_jobs.rules.positions import ROW_MASK
 from tests.rules.changes import IN_ORDER, Change, table, table_schema
 
@@ -64,7 +64,10 @@ def test_first_bad_row_is_named_by_its_place_in_the_file() -> None:
 
 def test_rows_that_do_not_add_up_are_refused() -> None:
     """One of three rows is bad, and one came before: one is left to append."""
-    figures = Figures(files={}, rows=3, quarantined=1, identities=2, keys=2, low=1, high=2, widths={}, loads=0)
+    file = FileFigures(
+        rows=3, quarantined=1, min_sequence=None, max_sequence=None, min_commit_ts=None, max_commit_ts=None
+    )
+    figures = Figures(files={"a": file}, identities=2, keys=2)
     assert figures.appended(1, 1, batch=4).redelivered == 1
     for written in (0, 2):
         with pytest.raises(FatalError, match=r"BATCH_UNBALANCED.*3 rows read, but .*batch 4"):

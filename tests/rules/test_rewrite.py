@@ -88,8 +88,8 @@ def test_columns_that_become_before_images_are_taken_as_such() -> None:
 
 @pytest.mark.parametrize(("rescued", "kept"), [
     ('{"secret":"a"}', None),
-    ('{"_file_path":"/l/a","secret":"a"}', None),
-    ('{"_file_path":"/l/a","secret":"a","more":1.10}', '{"_file_path":"/l/a","more":1.10}'),
+    ('{"secret":"a","_file_path":"/l/a"}', None),
+    ('{"secret":"a","more":1.10,"_file_path":"/l/a"}', '{"more":1.10,"_file_path":"/l/a"}'),
     ('{"more":1.10}', '{"more":1.10}'),
     (None, None),
 ])  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.rules.sweep import live_by_generation, sweepable, swept
+from spark_jobs.rules.sweep import live_by_generation, sweepable, vanishing
 from tests.rules.changes import Change, table, table_schema
 
 
@@ -14,15 +14,14 @@ def test_rows_of_older_generations_are_counted_and_go() -> None:
     live = live_by_generation(rows, schema)
     assert live == {1: 1, 2: 1, 3: 1}
     assert sweepable(live, 3, schema) == (2, 3)
-    left, count = swept(rows, 3, schema)
-    assert (left.column("id").to_pylist(), count) == ([3], 2)
+    assert vanishing(rows, 3, schema).to_pylist() == [True, True, False]
 
 
 def test_table_without_rows_has_none_to_count() -> None:
     schema = table_schema()
     nothing = table([], schema)
     assert sweepable(live_by_generation(nothing, schema), 3, schema) == (0, 0)
-    assert swept(nothing, 3, schema)[1] == 0
+    assert vanishing(nothing, 3, schema).to_pylist() == []
 
 
 @pytest.mark.parametrize(

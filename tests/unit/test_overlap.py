@@ -38,9 +38,7 @@ def figures(lowest: str | None, loads: int = 0) -> Figures:
     file = FileFigures(
         rows=3, quarantined=0, min_sequence=lowest, max_sequence=lowest, min_commit_ts=None, max_commit_ts=None
     )
-    return Figures(
-        files={"a": file}, rows=3, quarantined=0, identities=0, keys=0, low=None, high=None, widths={}, loads=loads
-    )
+    return Figures(files={"a": file}, loads=loads)
 
 
 def test_changes_above_all_that_came_before_are_later(ledger: Ledger) -> None:

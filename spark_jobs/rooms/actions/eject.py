@@ -18,7 +18,7 @@ from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.rules.erasure import ErasedKeys
 from spark_jobs.rules.order import ARCHIVED
-from spark_jobs.rules.texts import BITS
+from spark_jobs.rules.texts import WHOLE_NUMBERS
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -76,12 +76,12 @@ def _reasons_against(
         yield f"{texts[0]}, which orders changes, is text in a form of its own", "order by a column of numbers or times"
     if renamed := [name for name in types if delivered_name(name) != name]:
         yield f"files deliver {renamed[0]} under a name that is reserved", "give it another one: `rename`"
-    if erased and not {types.get(name) for name in _spelled(run.spec.keys, types)} <= {*BITS, "string"}:
+    if erased and not {types.get(name) for name in _spelled(run.spec.keys, types)} <= {*WHOLE_NUMBERS, "string"}:
         yield (
             "keys of other types than whole numbers and text were erased",
             "keep the metadata row, or write the job by hand",
         )
-    if erased and not all(kind in (*BITS, "string") or kind.startswith("decimal") for kind in kinds.values()):
+    if erased and not all(kind in (*WHOLE_NUMBERS, "string") or kind.startswith("decimal") for kind in kinds.values()):
         yield (
             "keys were erased, and times or fractions order changes",
             "keep the metadata row, or write the job by hand",

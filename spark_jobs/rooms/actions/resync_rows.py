@@ -40,7 +40,7 @@ from spark_jobs.rooms.actions.source_values import SourceColumn, in_one_schema, 
 from spark_jobs.rooms.dialects.protocol import Dialect
 from spark_jobs.rules.arrays import arrow_type
 from spark_jobs.rules.erasure import how_written, key_text
-from spark_jobs.rules.texts import BITS, read_json
+from spark_jobs.rules.texts import WHOLE_NUMBERS, read_json
 from spark_jobs.source_tables import opened
 from spark_jobs.tables.engine import Engine
 from spark_jobs.verification import DIFFERENCES, WINDOW_DIFFERENCES, Columns, mark_of, read_differences
@@ -403,7 +403,7 @@ def _value(text: str, kind: SqlType) -> Any:
     if isinstance(kind, DecimalType):
         return Decimal(text)
     readers: dict[str, Callable[[str], Any]] = {
-        **dict.fromkeys(BITS, int), "double": float, "float": float, "boolean": "true".__eq__,
+        **dict.fromkeys(WHOLE_NUMBERS, int), "double": float, "float": float, "boolean": "true".__eq__,
         "date": date.fromisoformat, "timestamp": datetime.fromisoformat, "timestamp_ntz": datetime.fromisoformat,
     }  # fmt: skip
     return readers.get(name, str)(text)

@@ -35,7 +35,7 @@ from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.actions.verify_against import verify_against
-from spark_jobs.rules.verify import BUCKETS, Verdict, together
+from spark_jobs.rules.verify import BUCKETS, Verdict, verdict_of
 from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.delta_log import DeltaCommits
@@ -74,7 +74,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     if not verdicts:
         totals.warn([notices.not_loaded(run.spec.table)])
         return run.result(totals)
-    verdict, source = together([one for one, _ in verdicts], _asked(run).limit), verdicts[0][1]
+    verdict, source = verdict_of([one for one, _ in verdicts], _asked(run).limit), verdicts[0][1]
     if source is not None and source.unsettled:
         totals.warn([_unsettled(source)])
     if source is not None:
@@ -82,7 +82,10 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     equal = verdict.equal and (source is None or not source.different)
     held = _held(run)
     kind = "different" if not equal else "held" if held else "equal"
-    details = {"verdict": kind, **asdict(verdict)}
+    details = {
+        "verdict": kind, "rows": verdict.rows, "expected_rows": verdict.expected_rows,
+        "buckets_different": len(verdict.buckets), "keys": verdict.keys,
+    }  # fmt: skip
     details["compared"] = ["its changes", *([] if source is None else ["its source"])]
     details["changes_cut_before"] = cut_before(run.runtime.storage, run.layout.state)
     details["source"] = None if source is None else asdict(source)
@@ -271,8 +274,7 @@ def _difference(spec: TableSpec, verdict: Verdict, source: SourceVerdict | None)
     """The comparison that failed, and the command that repairs it."""
     if not verdict.equal:
         what = (
-            f"{verdict.buckets_different} of {BUCKETS} buckets differ: "
-            f"{verdict.rows} rows, {verdict.expected_rows} expected"
+            f"{len(verdict.buckets)} of {BUCKETS} buckets differ: {verdict.rows} rows, {verdict.expected_rows} expected"
         )
         remedy = f"`gddl rebuild --table {spec.table}` makes the replica again; `details.keys` of the result names keys"
         return FatalError(VERIFY_DIFFERENT, what, remedy=remedy)
