@@ -95,10 +95,11 @@ class OneTaskEngine(Engine):
             join(self.tables, path, [file])
 
     def decode_files(self, plan: BatchPlan, state: TableState) -> tuple[BatchWork | None, tuple[Unreadable, ...]]:
+        size = plan.size
         if self.reads_whole:
-            self._require_small("the batch", plan.size)
+            self._require_small("the batch", size)
         self._require_small_tables(self.layout.replica, self.layout.history)
-        if plan.size > self.parts.together:
+        if size > self.parts.together:
             first = first_load(self, plan, state, self.tables, InProcess(self.storage), self.parts)
             if first is not None:
                 return first

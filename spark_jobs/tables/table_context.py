@@ -11,7 +11,7 @@ from airflow_gddl.contract.spec import TableSpec, TierSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
-from spark_jobs.plan.table_schema import RESCUED, Column, Schema, TableSchema
+from spark_jobs.plan.table_schema import GDDL, RESCUED, Column, Schema, TableSchema
 from spark_jobs.rooms.dialects.protocol import Dialect
 from spark_jobs.rules.batch_schema import Stored, plan_batch
 from spark_jobs.tables.delta_log import APPEND, DeltaCommit, version_of
@@ -94,11 +94,12 @@ class TableContext:
         """Current columns of the change table, split into data and before images."""
         if not self.tables.exists(self.layout.changes):
             return self.begins_with or Stored(data=None, before=None, live=self.replaces)
-        all_columns = self.tables.data_columns(self.layout.changes)
+        stored = self.tables.columns(self.layout.changes)
+        all_columns = [c for c in stored if c.name != GDDL]
         columns = [c for c in all_columns if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
         images = tuple(c for c in columns if is_before_image(c.name, prefix))
         data = tuple(c for c in columns if not is_before_image(c.name, prefix))
         return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(all_columns),
-            event_fields=tells_events(self.tables.columns(self.layout.changes)), live=self.replaces,
+            event_fields=tells_events(stored), live=self.replaces,
         )  # fmt: skip

@@ -356,7 +356,7 @@ def update_history(
 
 
 def _update_all(batch_context: BatchContext, floors: Sequence[GenerationFloor], swept: int) -> None:
-    """Of a table with several sources, the keys of the batch's."""
+    """Update the history of all keys; of a table with several sources, of those of the batch's."""
     tables, layout, schema = batch_context.tables, batch_context.layout, batch_context.table_schema
     output = batch_context.output(layout.history)
 
