@@ -166,20 +166,17 @@ class Layout:
     @classmethod
     def of(cls, roots: Roots, spec: TableSpec) -> Layout:
         schema, name = spec.schema_name, spec.name
-
-        def state(kind: str) -> str:
-            return join(roots.lake, STATE, kind, schema, name)
-
+        captured = join(roots.lake, STATE, "captured", schema, name)
         return cls(
-            landing=state("captured") if spec.mode == "snapshots" else LandingFolder.of(roots, spec).path,
+            landing=captured if spec.mode == "snapshots" else LandingFolder.of(roots, spec).path,
             replica=join(roots.lake, schema, name),
             changes=join(roots.lake, schema, f"{name}__changes"),
             history=join(roots.lake, schema, f"{name}__history"),
             errors=join(roots.lake, schema, f"{name}__errors"),
-            tombstones=state("tombstones"),
-            state=state("ledger"),
-            runs=state("runs"),
-            erased=state("erased"),
+            tombstones=join(roots.lake, STATE, "tombstones", schema, name),
+            state=join(roots.lake, STATE, "ledger", schema, name),
+            runs=join(roots.lake, STATE, "runs", schema, name),
+            erased=join(roots.lake, STATE, "erased", schema, name),
         )
 
 
