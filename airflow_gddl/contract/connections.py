@@ -9,7 +9,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_gddl.contract.codes import (
     MASK_KEY_MISSING,
@@ -200,27 +199,6 @@ def unreachable(url: Any, error: Any) -> FatalError | RetriableError:
         return FatalError(SOURCE_REFUSED, f"the source refuses the connection: {first}", where=where, remedy=remedy)
     remedy = "check host and port of the connection, that the database runs, and the network; then try again"
     return RetriableError(SOURCE_UNREACHABLE, f"the source can't be read: {first}", where=where, remedy=remedy)
-
-
-def connection_fields(text: str, scheme: str = "") -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Fields (`conn_type`, `login`, `password`) and extra of an Airflow connection, as JSON or as a URI.
-
-    Args:
-        scheme: that a URI must have; empty: any.
-
-    Raises:
-        ValueError, TypeError, AttributeError: it is none; their texts may show its content.
-    """
-    if text.startswith("{"):
-        fields = json.loads(text)
-        extra = fields.get("extra") or {}
-        return fields, dict(json.loads(extra) if isinstance(extra, str) else extra)
-    url = urlsplit(text)
-    if scheme not in ("", url.scheme):
-        raise ValueError(f"not the URI of a connection of type {scheme}")
-    query = dict(parse_qsl(url.query))
-    fields = {"conn_type": url.scheme, "login": unquote(url.username or ""), "password": unquote(url.password or "")}
-    return fields, query | json.loads(query.pop("__extra__", "{}"))
 
 
 def _of_json(sqlalchemy: Any, fields: Mapping[str, Any]) -> Any:

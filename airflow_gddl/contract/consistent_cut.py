@@ -1,7 +1,6 @@
 """Consistent cuts: tables of a source as it had them at one commit (docs/as-of.md).
 
-What jobs say of their tables, and how a moment is chosen from that; `stores.cut_documents` keeps the documents in which
-the lake names the cuts.
+What jobs say of their tables, how a moment is chosen from that, and the documents in which the lake names the cuts.
 
 A *place* orders the transactions of a source: text, the position in PostgreSQL's log of the commit before a transaction
 (`postgresql_log.place_in`), or its commit time. Of each kind all places have one form, so that they compare as text. A
@@ -11,14 +10,15 @@ cut has the transactions whose places are before its *bound*.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from typing import Any, Literal, Protocol
 
-from airflow_gddl.contract.codes import CUT_REFUSED, OPTION_INVALID
+from airflow_gddl.contract import codec
+from airflow_gddl.contract.codes import CUT_MISSING, CUT_REFUSED, LEDGER_DAMAGED, LEDGER_NEWER, OPTION_INVALID
 from airflow_gddl.contract.completeness import DELIVERY_SECONDS
-from airflow_gddl.contract.errors import FatalError, MetadataError
+from airflow_gddl.contract.errors import SWAP_TRIES, FatalError, MetadataError, contended
 from airflow_gddl.contract.layout import CUTS, STATE, join
 from airflow_gddl.contract.postgresql_log import epoch_of, place_in, position_of
 from airflow_gddl.contract.postgresql_log import lsn_of as lsn
@@ -426,3 +426,87 @@ def _refuse(asked: AskedMoment, facts: Iterable[CutFacts], reason: Callable[[Cut
     reasons = [f"{one.table}: {why}" for one in facts if (why := reason(one))]
     if reasons:
         raise FatalError(CUT_REFUSED, f"no cut at {asked.text}: {'; '.join(reasons)}", remedy=remedy)
+
+
+class DocumentStore(Protocol):
+    """What commands and jobs read and change the documents of cuts by; see `stores.Storage`."""
+
+    def list(self, folder: str, /) -> Iterable[Any]: ...
+
+    def read_tagged(self, path: str, /) -> tuple[bytes, str]: ...
+
+    def swap_once(self, path: str, data: bytes, tag: str | None, /) -> bool: ...
+
+
+def read_cut(store: DocumentStore, lake: str, name: str) -> Cut:
+    """The document of a cut.
+
+    Raises:
+        FatalError: `CUT_MISSING`: there is none; as `cuts`.
+    """
+    return _tagged(store, lake, name)[0]
+
+
+def cuts(store: DocumentStore, lake: str) -> Iterator[Cut]:
+    """All cuts, by their names; without those that are dropped meanwhile.
+
+    Raises:
+        FatalError: `LEDGER_DAMAGED`: a document can't be read, or names what is no part of its cut.
+    """
+    for item in list(store.list(cuts_folder(lake))):
+        name = item.path.rpartition("/")[2]
+        if name.endswith(".json"):
+            try:
+                yield read_cut(store, lake, name.removesuffix(".json"))
+            except FatalError as error:
+                if error.code != CUT_MISSING:
+                    raise
+
+
+def change_cut(store: DocumentStore, lake: str, name: str, change: Callable[[Cut], Cut]) -> Cut:
+    """Change the document of a cut, which others change too.
+
+    Args:
+        change: from the document that is there; called again where it was changed meanwhile.
+
+    Returns:
+        the changed cut.
+
+    Raises:
+        FatalError: as `read_cut`, and what `change` raises.
+        RetriableError: `STATE_CONTENDED`.
+    """
+    path = cut_path(lake, name)
+    for _ in range(SWAP_TRIES):
+        known, tag = _tagged(store, lake, name)
+        changed = change(known)
+        if store.swap_once(path, codec.to_json(changed).encode(), tag):
+            return changed
+    raise contended(path)
+
+
+def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:
+    path = cut_path(lake, name)
+    try:
+        data, tag = store.read_tagged(path)
+    except FileNotFoundError:
+        raise FatalError(
+            CUT_MISSING, f"there is no cut {name}", remedy="name one that `gddl as-of list` shows"
+        ) from None
+    remedy = f"restore it from a version; or delete it with the folder {join(lake, CUTS, name)}, and make the cut again"
+    try:
+        cut = codec.from_json(Cut, data.decode())
+    except codec.NewerDocumentError as error:
+        what = f"a newer airflow-gddl wrote it: {error.what}"
+        raise FatalError(LEDGER_NEWER, what, where=path, remedy="install that version here, too") from error
+    except (FatalError, ValueError) as error:
+        raise FatalError(LEDGER_DAMAGED, f"unreadable: {error}", where=path, remedy=remedy) from error
+    own = f"{CUTS}/{name}/"
+    if cut.name != name or not all(_is_below(own, one.folder) for one in cut.tables):
+        what = f"it names tables that are not below {own}, or another cut"
+        raise FatalError(LEDGER_DAMAGED, what, where=path, remedy=remedy)
+    return cut, tag
+
+
+def _is_below(own: str, folder: str) -> bool:
+    return folder.startswith(own) and not {"", ".", ".."} & {*folder.split("/")}

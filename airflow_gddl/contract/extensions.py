@@ -30,6 +30,7 @@ from airflow_gddl.contract.codes import (
 from airflow_gddl.contract.codes.code import Code
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
+from airflow_gddl.contract.names import rendered
 from airflow_gddl.contract.sources.capture import PLACEHOLDER, CaptureSpec
 from airflow_gddl.contract.table_spec import TableSpec
 
@@ -142,10 +143,12 @@ ICEBERG_KINDS: tuple[TableKind, ...] = ("replica", "history")
 """Tables that have Iceberg metadata under `iceberg`."""
 TOKEN_PREFIX = "GDDL_CATALOG_"  # noqa: S105 - prefix of variable names
 """Prefix of variables that may hold a catalog's token: metadata may name no other secret of the process."""
-_FIELDS = re.compile(r"\{([^{}]*)\}")
 _GLUE_DENIED = ("AccessDenied", "UnauthorizedOperation", "LakeFormation", "GlueEncryption")
-_GLUE_DOWN = ("Throttl", "Internal", "ServiceUnavailable", "OperationTimeout", "RequestLimit", "TooManyRequests")
-_GLUE_CREDENTIALS = ("ExpiredToken", "UnrecognizedClient", "InvalidSignature", "InvalidClientTokenId")
+_GLUE_PASSING = (
+    *("Throttl", "Internal", "ServiceUnavailable", "OperationTimeout", "RequestLimit", "TooManyRequests"),
+    *("ExpiredToken", "UnrecognizedClient", "InvalidSignature", "InvalidClientTokenId"),
+)
+"""Glue is down, or the credentials are to be renewed."""
 
 
 CatalogKind = Literal["hive", "glue", "unity", "iceberg_rest", "iceberg_glue"]
@@ -260,8 +263,7 @@ class EntryName:
 
 def entry_name(catalog: CatalogSpec, spec: TableSpec, kind: TableKind = "replica") -> EntryName:
     """The name of one of a row's tables. Names compare without case in every catalog, so they are in lower case."""
-    values = {"schema": spec.schema_name, "source": spec.source, "table": spec.name}
-    database, table = (_FIELDS.sub(lambda m: values[m[1]], text).lower() for text in (catalog.database, catalog.table))
+    database, table = (rendered(text, spec.source, spec.table).lower() for text in (catalog.database, catalog.table))
     return EntryName(database, table if kind == "replica" else f"{table}__{kind}")
 
 
@@ -274,7 +276,7 @@ def code_of_status(status: int) -> Code:
 
 def code_of_glue(error: str, message: str) -> Code:
     """Code of an error that Glue answers, by AWS's own code and message."""
-    if error.startswith((*_GLUE_DOWN, *_GLUE_CREDENTIALS)):
+    if error.startswith(_GLUE_PASSING):
         return CATALOG_UNREACHABLE
     is_denied = error.startswith(_GLUE_DENIED) or "not authorized" in message.lower()
     return CATALOG_DENIED if is_denied else CATALOG_REFUSED
@@ -293,17 +295,6 @@ def name_fault(catalog: CatalogDescriptor, name: EntryName) -> str:
     form, shown = catalog.names
     bad = next((part for part in (name.database, name.table) if not re.fullmatch(form, part)), None)
     return "" if bad is None else f"{bad!r} is not {shown}"
-
-
-def template_fault(text: str, *, of_table: bool) -> str:
-    """What is wrong with `database` or `table`; empty when nothing is."""
-    known = ("schema", "source", "table") if of_table else ("schema", "source")
-    unknown = next((name for name in _FIELDS.findall(text) if name not in known), None)
-    if unknown is not None:
-        return f"{{{unknown}}} is not a placeholder"
-    if "{" in _FIELDS.sub("", text) or "}" in _FIELDS.sub("", text):
-        return "an unmatched brace"
-    return "" if text.strip() else "is empty"
 
 
 DatePartition = Literal["none", "YYYYMMDD", "YYYYMMDDHH", "YYYYMM", "MMYYYYDD", "DDMMYYYY"]

@@ -9,9 +9,9 @@ from typing import Any
 from airflow_gddl.contract import durations
 from airflow_gddl.contract.codes import CATALOG_CONNECTION_MISSING, CATALOG_DENIED, CATALOG_REFUSED, CATALOG_UNREACHABLE
 from airflow_gddl.contract.codes.code import Code
-from airflow_gddl.contract.connections import connection_fields
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import TOKEN_PREFIX, CatalogSpec
+from airflow_gddl.contract.source_access import connection_fields
 
 _PASSED = ("scope", "audience", "resource", "oauth2-server-uri")
 _PASSED_BEGINNINGS = ("header.", "rest.")

@@ -45,17 +45,19 @@ def find_java(environ: Mapping[str, str]) -> Java:
             [str(java), "-version"], env=dict(environ), capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise FatalError(JAVA_MISSING, f"{java} does not start: {error}", remedy=JAVA_REMEDY) from error
+        raise _missing(f"{java} does not start: {error}") from error
     version = _VERSION.search(answer.stderr + answer.stdout)
     if answer.returncode or version is None:
         # macOS puts a stub `java` on PATH that only reports that no Java is installed.
         said = " ".join((answer.stderr or answer.stdout).split())[:200]
-        raise FatalError(JAVA_MISSING, f"{java} is not a working Java: {said}", remedy=JAVA_REMEDY)
+        raise _missing(f"{java} is not a working Java: {said}")
     if int(version[2]) < OLDEST:
-        raise FatalError(
-            JAVA_MISSING, f"{java} is Java {version[2]}; Spark needs {OLDEST} or newer", remedy=JAVA_REMEDY
-        )
+        raise _missing(f"{java} is Java {version[2]}; Spark needs {OLDEST} or newer")
     return Java(java, version[1])
+
+
+def _missing(what: str) -> FatalError:
+    return FatalError(JAVA_MISSING, what, remedy=JAVA_REMEDY)
 
 
 def java_program(environ: Mapping[str, str]) -> Path:
@@ -68,9 +70,9 @@ def java_program(environ: Mapping[str, str]) -> Path:
     if home:
         java = Path(home, "bin", "java")
         if not java.is_file():
-            raise FatalError(JAVA_MISSING, f"JAVA_HOME is {home!r}, which holds no bin/java", remedy=JAVA_REMEDY)
+            raise _missing(f"JAVA_HOME is {home!r}, which holds no bin/java")
         return java
     executable = shutil.which("java", path=environ.get("PATH", ""))
     if executable is None:
-        raise FatalError(JAVA_MISSING, "there is no `java` on PATH, and JAVA_HOME is not set", remedy=JAVA_REMEDY)
+        raise _missing("there is no `java` on PATH, and JAVA_HOME is not set")
     return Path(executable)

@@ -172,14 +172,15 @@ def has_source(template: str) -> bool:
     return any(field == "source" for _, field in _parts(template))
 
 
-def template_fault(template: str) -> str:
-    """Why a text is not a template; empty when it is one. Resulting names are checked separately."""
+def template_fault(template: str, known: Collection[str] = PLACEHOLDERS) -> str:
+    """Why a text is not a template with these placeholders; empty when it is one. Resulting names are checked
+    separately."""
     try:
-        unknown = [field for _, field in _parts(template) if field is not None and field not in PLACEHOLDERS]
+        unknown = [field for _, field in _parts(template) if field is not None and field not in known]
     except ValueError as error:
         return f"not a template: {error}"
     if unknown:
-        return f"no such placeholder: {{{unknown[0]}}}; there are {', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}"
+        return f"no such placeholder: {{{unknown[0]}}}; there are {', '.join(f'{{{name}}}' for name in known)}"
     return ""
 
 
@@ -224,9 +225,10 @@ class TableNames:
         self._targets: set[str] = set()
         self._qualified: dict[str, str] = {}
         self._short: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        form = str.lower if fold else str
         for one in tables:
-            target, short = (one.table.lower(), one.name_in_source.lower()) if fold else (one.table, one.name_in_source)
-            qualified = f"{one.source.lower() if fold else one.source}:{short}"
+            target, short = form(one.table), form(one.name_in_source)
+            qualified = f"{form(one.source)}:{short}"
             self._targets.add(target)
             self._qualified[qualified] = target
             self._short[short][qualified] = target

@@ -83,8 +83,7 @@ def package_missing(user: str, *modules: str, install: str = "", where: str = ""
     install = install or (f"airflow-gddl[{extras[0]}]" if extras[0] else "")
     # No command for an unknown module: a package of that name may be anybody's.
     remedy = f"pip install {shlex.quote(install)}" if install else f"install the package that has {modules[0]}"
-    several, one = ("packages", "are"), ("package", "is")
-    noun, verb = several if len(packages) > 1 else one
+    noun, verb = ("packages", "are") if len(packages) > 1 else ("package", "is")
     what = f"{user} needs the {noun} {', '.join(packages)}, which {verb} not installed"
     return FatalError(PACKAGE_MISSING, what, where=where or sys.executable, remedy=remedy)
 

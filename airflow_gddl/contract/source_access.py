@@ -9,12 +9,12 @@ import functools
 import json
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codec import from_json, to_json
 from airflow_gddl.contract.codes import SOURCE_ACCESS_MISSING
-from airflow_gddl.contract.connections import connection_fields
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.s3 import laid_over
 
@@ -105,6 +105,27 @@ def connection_text(variables: Mapping[str, str]) -> str:
     extra = {field: variables[name] for name, field in _KEYS.items() if variables.get(name)}
     keys = {"login": variables.get("AWS_ACCESS_KEY_ID"), "password": variables.get("AWS_SECRET_ACCESS_KEY")}
     return json.dumps({"conn_type": "aws", **{n: v for n, v in keys.items() if v}, "extra": extra})
+
+
+def connection_fields(text: str, scheme: str = "") -> tuple[Mapping[str, Any], dict[str, Any]]:
+    """Fields (`conn_type`, `login`, `password`) and extra of an Airflow connection, as JSON or as a URI.
+
+    Args:
+        scheme: that a URI must have; empty: any.
+
+    Raises:
+        ValueError, TypeError, AttributeError: it is none; their texts may show its content.
+    """
+    if text.startswith("{"):
+        fields = json.loads(text)
+        extra = fields.get("extra") or {}
+        return fields, dict(json.loads(extra) if isinstance(extra, str) else extra)
+    url = urlsplit(text)
+    if scheme not in ("", url.scheme):
+        raise ValueError(f"not the URI of a connection of type {scheme}")
+    query = dict(parse_qsl(url.query))
+    fields = {"conn_type": url.scheme, "login": unquote(url.username or ""), "password": unquote(url.password or "")}
+    return fields, query | json.loads(query.pop("__extra__", "{}"))
 
 
 def environ_of(access: SourceAccess, environ: Mapping[str, str]) -> dict[str, str]:

@@ -214,7 +214,6 @@ class _Reader:
     _DIGITS = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
     _NAME = re.compile(r"\s*+(?:`((?:[^`]|``)++)`\s*+|([^:<>,`]++)):")
     _TAIL = re.compile(r"\s*(?:not\s+null\b)?\s*(?:comment\s+'(?:[^'\\]|\\.)*')?", re.IGNORECASE)
-    _BLANKS = re.compile(r"\s*")
     _OTHER = re.compile(r"[^<>,()]*(?:\([^()]*\))?[^<>,()]*")
 
     def __init__(self, text: str) -> None:
@@ -285,8 +284,7 @@ class _Reader:
         return at == len(self.text) or self.text[at] in ",>"
 
     def _past_blanks(self, at: int) -> int:
-        blanks = self._BLANKS.match(self.text, at)
-        return blanks.end() if blanks else at
+        return len(self.text) - len(self.text[at:].lstrip())
 
     def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         result = pattern.match(self.text, self.at)

@@ -232,7 +232,7 @@ class _Names:
 def _written(files: Iterable[TableFile]) -> Iterator[str]:
     for file in files:
         yield from (row.table for row in file.rows if isinstance(row.table, str))
-        yield from (table for table in file.refused if isinstance(table, str))
+        yield from file.refused
 
 
 def _assess(

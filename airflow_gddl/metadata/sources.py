@@ -28,9 +28,9 @@ from airflow_gddl.contract.extensions import (
     CatalogSpec,
     EntryName,
     entry_name,
-    template_fault,
 )
 from airflow_gddl.contract.iceberg_rest import is_catalog_connection
+from airflow_gddl.contract.names import PLACEHOLDERS, template_fault
 from airflow_gddl.contract.row_checks import SOURCE_NAME, wrong_durations
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
@@ -136,7 +136,8 @@ def _check(spec: CatalogSpec, descriptor: CatalogDescriptor) -> Iterator[SpecPro
         if name not in descriptor.fields and getattr(spec, name) is not None:
             yield problem_at(spec, name, f"belongs to kind {kind}", f"remove it, or write kind: {kind}")
     for name in ("database", "table"):
-        if fault := template_fault(getattr(spec, name), of_table=name == "table"):
+        known, text = PLACEHOLDERS if name == "table" else ("source", "schema"), getattr(spec, name)
+        if fault := template_fault(text, known) if text.strip() else "is empty":
             yield problem_at(spec, name, fault, "use {schema}, {source}; {table} in table")
     for name, schemes in (_REST_SCHEMES if spec.kind == "iceberg_rest" else _SCHEMES).items():
         value = getattr(spec, name)

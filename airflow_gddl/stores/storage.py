@@ -254,7 +254,8 @@ class Storage:
         Raises:
             FileNotFoundError: it has vanished, or was written again since it was listed.
         """
-        if not self._is_unchanged(file):
+        now = self.stat(file.path)
+        if now is None or now.etag != file.etag:
             raise FileNotFoundError(errno.ENOENT, "written again since it was listed", file.path)
 
     def is_as_listed(self, file: HasEtag, fingerprint: str) -> bool:
@@ -262,9 +263,8 @@ class Storage:
 
         Not asked of stores whose tags are digests of whole objects: what was read under a tag has its content.
         """
-        return not fingerprint.startswith(_OF_BYTES) or self._is_unchanged(file)
-
-    def _is_unchanged(self, file: HasEtag) -> bool:
+        if not fingerprint.startswith(_OF_BYTES):
+            return True
         now = self.stat(file.path)
         return now is not None and now.etag == file.etag
 

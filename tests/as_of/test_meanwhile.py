@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from airflow_gddl.contract.actions import Erase
-from airflow_gddl.contract.consistent_cut import asked_moment, chosen, cut_path
+from airflow_gddl.contract.consistent_cut import asked_moment, change_cut, chosen, cut_path, cuts, read_cut
 from airflow_gddl.contract.errors import RetriableError
 from airflow_gddl.contract.spec import JobOptions
 from airflow_gddl.stores import Storage
-from airflow_gddl.stores.cut_documents import change_cut, cuts, read_cut
 from spark_jobs.rooms.actions.consistent_cut_rows import make
 from tests.as_of.cuts import RefusedError
 from tests.as_of.test_by_time import ACCOUNTS, ORDERS, Service, at, cuts_of, lake, service

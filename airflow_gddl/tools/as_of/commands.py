@@ -23,17 +23,18 @@ from airflow_gddl.contract.consistent_cut import (
     CutFacts,
     CutTable,
     asked_moment,
+    change_cut,
     chosen,
     cut_path,
+    read_cut,
     require_name,
 )
+from airflow_gddl.contract.consistent_cut import cuts as all_cuts
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
 from airflow_gddl.stores import Storage, open_store, remove_table
-from airflow_gddl.stores.cut_documents import change_cut, read_cut
-from airflow_gddl.stores.cut_documents import cuts as all_cuts
 
 if TYPE_CHECKING:
     from airflow_gddl.metadata.loading import LoadedMetadata

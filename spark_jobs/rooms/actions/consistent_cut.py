@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import ConsistentCut
 from airflow_gddl.contract.codes import CUT_MISSING, CUT_REFUSED, CUT_TABLE_CHANGED
-from airflow_gddl.contract.consistent_cut import Cut, CutTable
+from airflow_gddl.contract.consistent_cut import Cut, CutTable, read_cut
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.stores import remove_table
-from airflow_gddl.stores.cut_documents import read_cut
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import last_cut

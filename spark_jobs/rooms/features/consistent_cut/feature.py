@@ -6,12 +6,11 @@ from collections.abc import Collection
 
 from airflow_gddl.contract.actions import Erase
 from airflow_gddl.contract.codes import CUT_KEYS_CHANGED, CUTS_UNMASKED
-from airflow_gddl.contract.consistent_cut import key_forms
+from airflow_gddl.contract.consistent_cut import cuts, key_forms
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import RunWarning
 from airflow_gddl.contract.table_spec import lowered
-from airflow_gddl.stores.cut_documents import cuts
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.rules.erasure import WantedKey
