@@ -152,10 +152,10 @@ def test_alteration_while_the_log_is_read_is_named_before_anything_is_loaded(
     loaded = replica(lake, WIDE)
     mark, left = PostgreSQL.mark, list(ddl)
 
-    def altered(log: PostgreSQL, connection: Any) -> Any:
+    def altered(log: PostgreSQL) -> Any:
         while left:
             execute(server, left.pop(0))
-        return mark(log, connection)
+        return mark(log)
 
     with monkeypatch.context() as patched:
         patched.setattr(PostgreSQL, "mark", altered)

@@ -72,8 +72,8 @@ def test_changes_that_are_flushed_after_the_mark_are_read_by_the_next_run(
 ) -> None:
     lake, mark = Lake(tmp_path), PostgreSQL.mark
 
-    def flushed(log: PostgreSQL, connection: sa.Connection) -> object:
-        found = mark(log, connection)
+    def flushed(log: PostgreSQL) -> object:
+        found = mark(log)
         execute(source, "INSERT INTO s.t VALUES (1001, 'flushes') ON CONFLICT DO NOTHING")
         return found
 

@@ -278,8 +278,8 @@ def judged(server: sa.Engine, seed: str, moves: Sequence[Move] = ()) -> Judged:
     spec = replace(SPEC, columns=("v", "n", "stock", "at")) if chance.random() < 0.5 else SPEC
     with fresh(server, form, by) as source:
         began = {row["id"]: row for row in source.rows()}
-        log = PostgreSQL(sa, {SLOT: "gddl", PUBLICATION: "gddl"}, 60)
         with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            log = PostgreSQL(sa, connection, {SLOT: "gddl", PUBLICATION: "gddl"}, 60)
 
             def replayed() -> Replay:
                 found = Replay("s.t", ("id", *spec.columns) if spec.columns else (), dict(began))
@@ -287,9 +287,9 @@ def judged(server: sa.Engine, seed: str, moves: Sequence[Move] = ()) -> Judged:
                     found.apply(transaction, bytes(message))
                 return found
 
-            before = followed(log, connection, spec)
-            versions, mark = log.versions(connection), log.mark(connection)
-            known = log.described(connection, Descriptions(), versions, mark)
+            before = followed(log, spec)
+            versions, mark = log.versions(), log.mark()
+            known = log.described(Descriptions(), versions, mark)
             hides, always, is_other_now = False, True, False
             steps = drawn(chance, form, by) if not moves else ((m, one) for m in moves for one in (m.do, m.undo))
             for move, statements in (*steps, (Move([]), ["SELECT 1"] * 3)):
@@ -307,9 +307,9 @@ def judged(server: sa.Engine, seed: str, moves: Sequence[Move] = ()) -> Judged:
             replay = replayed()
             hides |= any(name != first for first, name in source.names().items() if first in COLUMNS)
             try:
-                now = followed(log, connection, spec, before)
-                mark = log.mark(connection)
-                known = log.described(connection, known, log.versions(connection), mark)
+                now = followed(log, spec, before)
+                mark = log.mark()
+                known = log.described(known, log.versions(), mark)
                 relations = {now.number, *map(int, now.catalog.parts if now.catalog else ())}
                 now = replace(now, truncates=replay.truncates, truncated_by=replay.truncated_by)
                 why = is_other(spec, before, replace(now, described=known.of(relations)))
@@ -340,12 +340,10 @@ def fresh(server: sa.Engine, form: str, by: str) -> Iterator[DrawnSource]:
     end(server)
 
 
-def followed(
-    log: PostgreSQL, connection: sa.Connection, spec: TableSpec, before: FollowedTable | None = None
-) -> FollowedTable:
-    relation = log.require_published(connection, spec).relation
+def followed(log: PostgreSQL, spec: TableSpec, before: FollowedTable | None = None) -> FollowedTable:
+    relation = log.require_published(spec).relation
     parts = None if before is None else before.catalog.parts
-    catalog = read_catalog(sa, connection, relation, known=lambda: parts)
+    catalog = read_catalog(sa, log.connection, relation, known=lambda: parts)
     return FollowedTable(log="one", relation=relation, catalog=catalog)
 
 
@@ -374,16 +372,16 @@ def test_a_name_that_runs_of_other_tables_have_seen_is_remembered(
     times: int, what: str, drawn_server: sa.Engine
 ) -> None:
     """Rows may be changed under it while nothing is altered, so that no run asks the log."""
-    log = PostgreSQL(sa, {SLOT: "gddl", PUBLICATION: "gddl"}, 60)
     with (
         fresh(drawn_server, "plain", "name") as source,
         drawn_server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
     ):
-        before, known = followed(log, connection, SPEC), Descriptions()
+        log = PostgreSQL(sa, connection, {SLOT: "gddl", PUBLICATION: "gddl"}, 60)
+        before, known = followed(log, SPEC), Descriptions()
         for statement in ("SELECT 1", *["ALTER TABLE {t} RENAME TO u", "ALTER TABLE {t} RENAME TO t"] * times):
             source.carry_out(statement)
-            known = log.described(connection, known, log.versions(connection), log.mark(connection))
-        now = replace(followed(log, connection, SPEC, before), described=known.of([before.number]))
+            known = log.described(known, log.versions(), log.mark())
+        now = replace(followed(log, SPEC, before), described=known.of([before.number]))
         assert what in is_other(SPEC, before, now)
         assert not is_other(SPEC, now, now), "the run after the table was loaded goes on"
         assert len(known.messages) <= 6

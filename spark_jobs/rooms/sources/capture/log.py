@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -91,22 +92,21 @@ def capture_log(run: TableRun, totals: RunTotals) -> None:
             `require_followed`.
         RetriableError: `SOURCE_UNREACHABLE`; `TABLE_BUSY`: another job reads the log for longer than ten minutes.
     """
-    source = _Source.of(run)
-    with connected(source.url) as connection:
-        totals.warn(source.log.require_ready(connection, run.spec))
-        now = source.followed(connection)  # before the log is read: what has changed it is read then
+    with _Source.opened(run) as source:
+        totals.warn(source.log.require_ready(run.spec))
+        now = source.followed()  # before the log is read: what has changed it is read then
         known = source.positions.read()
         if known is None or _is_to_read(run, source.at(known, now), known):
             with source.claim() as claim:
-                known = source.known(connection, opens=False)
+                known = source.known(opens=False)
                 require_not_failed(run, known)
                 if _is_to_read(run, source.at(known, now), known):  # else for another table, while this one waited
                     before = source.at(known, now)
                     captured = _Capture(run, source, claim, known)
-                    known = captured.carry_out(connection)
+                    known = captured.carry_out()
                     captured.tell(totals)
-                    source.log.require_same_source(connection, known)
-                    now = require_unaltered(run, before, source.at(known, source.followed(connection)))
+                    source.log.require_same_source(known)
+                    now = require_unaltered(run, before, source.at(known, source.followed()))
         require_readable(run, known)
         warnings = require_followed(run, source.at(known, now))
         totals.warn(warnings)
@@ -121,11 +121,10 @@ def open_log(run: TableRun) -> str:
     Raises:
         FatalError, RetriableError: as `capture_log`, but for a log that was lost or restarted.
     """
-    source = _Source.of(run)
-    with source.claim(), connected(source.url) as connection:
-        source.log.require_ready(connection, run.spec)
-        now = source.followed(connection)
-        known = source.known(connection, opens=True)
+    with _Source.opened(run) as source, source.claim():
+        source.log.require_ready(run.spec)
+        now = source.followed()
+        known = source.known(opens=True)
         if run.spec.name_in_source in known.stopped:  # what the load will have read needs no log
             rest = {name: why for name, why in known.stopped.items() if name != run.spec.name_in_source}
             known = replace(known, stopped=rest)
@@ -151,13 +150,12 @@ def log_end(run: TableRun) -> LogEnd | None:
             `NOT_PUBLISHED`.
         RetriableError: `SOURCE_UNREACHABLE`.
     """
-    source = _Source.of(run)
-    if (known := source.positions.read()) is None or not known.offsets:
+    if (known := Positions.of(run).read()) is None or not known.offsets:
         return None
     require_readable(run, known)
-    with connected(source.url) as connection:
-        source.log.require_same_source(connection, known)
-        require_still_followed(run, source.at(known, source.followed(connection)))
+    with _Source.opened(run) as source:
+        source.log.require_same_source(known)
+        require_still_followed(run, source.at(known, source.followed()))
     commit = source.log.last_commit(known)
     marked = 0 if known.mark is None else position_of(known.mark.place)
     return LogEnd(number=known.number, commit=commit, until=max(commit or 0, marked), read_at=known.read_at)
@@ -167,7 +165,7 @@ def load_forms(run: TableRun, source_table: SourceTable) -> dict[str, Form]:
     """Columns that a load has to write otherwise than by the driver, so that they equal those of the log."""
     from sqlalchemy.dialects.postgresql import DOMAIN  # noqa: PLC0415 - `url_of` has said so if it is missing
 
-    kinds = _Source.of(run).log.require_published(source_table.connection, run.spec).columns
+    kinds = _log_by(run, source_table.connection).require_published(run.spec).columns
     domains = {column.name for column in source_table.table.columns if isinstance(column.type, DOMAIN)}
     forms = {name: form_of(kind, is_domain=name in domains) for name, kind in kinds.items()}
     return {name: form for name, form in forms.items() if form is not None}
@@ -175,7 +173,7 @@ def load_forms(run: TableRun, source_table: SourceTable) -> dict[str, Form]:
 
 @dataclass(frozen=True)
 class _Source:
-    """The source of a row; `url`: an `sqlalchemy.engine.URL`; `log`: what is its database's own."""
+    """The source of a row, with a connection; `url`: an `sqlalchemy.engine.URL`; `log`: what is its database's own."""
 
     run: TableRun
     url: Any
@@ -183,9 +181,8 @@ class _Source:
     positions: Positions
 
     @classmethod
-    def of(cls, run: TableRun) -> _Source:
-        import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
-
+    @contextmanager
+    def opened(cls, run: TableRun) -> Iterator[_Source]:
         url = url_of(str(run.dialect.options.verify_connection), run.runtime.environ)
         connector = str((capture_of(run.spec) or {}).get("connector"))
         if not connector == url.get_backend_name() == READ:  # `gddl validate` has seen the connector alone
@@ -194,19 +191,19 @@ class _Source:
             )
             remedy = "correct the two, or let Debezium's connector write files or a topic"
             raise FatalError(SOURCE_LOG_REFUSED, what, where=run.spec.source, remedy=remedy)
-        positions = Positions.of(run.runtime.storage, run.job.roots.lake, run.spec.source)
-        return cls(run, url, PostgreSQL(sa, properties_of(run.spec), run.runtime.limits.open_seconds), positions)
+        with connected(url) as connection:
+            yield cls(run, url, _log_by(run, connection), Positions.of(run))
 
-    def followed(self, connection: Any) -> FollowedTable:
+    def followed(self) -> FollowedTable:
         """The row's table now, in no log yet."""
         spec = self.run.spec
         try:
-            relation = self.log.require_published(connection, spec).relation
+            relation = self.log.require_published(spec).relation
         except FatalError as error:
             if error.code == SOURCE_TABLE_MISSING:
-                require_not_renamed(self.run, self.log.sa, connection)
+                require_not_renamed(self.run, self.log.sa, self.log.connection)
             raise
-        catalog = read_catalog(self.log.sa, connection, relation, known=self._known_parts)
+        catalog = read_catalog(self.log.sa, self.log.connection, relation, known=self._known_parts)
         return FollowedTable(log="", relation=relation, catalog=catalog)
 
     def _known_parts(self) -> Collection[str] | None:
@@ -225,7 +222,7 @@ class _Source:
         runtime, run_id = self.run.runtime, self.run.job.run_id
         return Claim.acquire(runtime.storage, self.positions.folder, run_id, runtime.clock, _WAIT_SECONDS)
 
-    def known(self, connection: Any, *, opens: bool) -> LogPosition:
+    def known(self, *, opens: bool) -> LogPosition:
         """The position, once it is sure that the log goes on there; opened where it was never opened before.
 
         Args:
@@ -233,25 +230,31 @@ class _Source:
         """
         former = self.positions.read()
         if former is None or not former.opened:  # a job was killed while it opened it
-            return self._open(connection, former)
+            return self._open(former)
         try:
-            self.log.require_same(connection, former)
+            self.log.require_same(former)
         except FatalError as error:
             if not opens or error.code not in _RECOVERED:
                 raise
-            return self._open(connection, replace(former, number=former.number + 1))
+            return self._open(replace(former, number=former.number + 1))
         return former
 
-    def _open(self, connection: Any, former: LogPosition | None) -> LogPosition:
+    def _open(self, former: LogPosition | None) -> LogPosition:
         number, last = (former.number, former.last) if former else (0, 0)
-        server, published = self.log.server(connection), self.log.published(connection)
+        server, published = self.log.server(), self.log.published()
         begun = LogPosition(number=number, server=server, opened="", published=published, last=last)
         if former is None:
-            self.log.require_absent(connection)
+            self.log.require_absent()
         self.positions.write(begun)  # first: a slot that a killed job has made is then known
-        opened = replace(begun, opened=self.log.open(connection))
+        opened = replace(begun, opened=self.log.open())
         self.positions.write(opened)
         return opened
+
+
+def _log_by(run: TableRun, connection: Any) -> PostgreSQL:
+    import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
+
+    return PostgreSQL(sa, connection, properties_of(run.spec), run.runtime.limits.open_seconds)
 
 
 def require_not_failed(run: TableRun, known: LogPosition) -> None:
@@ -296,38 +299,38 @@ class _Capture:
     is_unencoded: bool = False
     unnamed: set[str] = field(default_factory=set)
 
-    def carry_out(self, connection: Any) -> LogPosition:
+    def carry_out(self) -> LogPosition:
         """Read until where the log is now, again where tables were altered meanwhile.
 
         Raises:
             RetriableError: `TABLE_BUSY`: they are altered each time.
         """
         began = iso(self.run.runtime.clock())
-        self.is_unencoded = self.source.log.is_unencoded(connection)
-        if not any(self._read(connection) for _ in range(_TRIES)):
+        self.is_unencoded = self.source.log.is_unencoded()
+        if not any(self._read() for _ in range(_TRIES)):
             what = f"tables of the source were altered each of {_TRIES} times while its log was read"
             raise RetriableError(TABLE_BUSY, what, where=self.run.spec.source, remedy="run it again once they are not")
         self.known = replace(self.known, read_by=self.run.job.run_id, read_at=began, failure=None)
         self._store()
         return self.known
 
-    def _read(self, connection: Any) -> bool:
+    def _read(self) -> bool:
         """Read until a mark, without tables of which the engine can't read a change; false: tables were altered."""
         log = self.source.log
-        versions = log.versions(connection)
-        digest, mark = digest_of(versions), log.mark(connection)
+        versions = log.versions()
+        digest, mark = digest_of(versions), log.mark()
         if digest != self.known.versions:
-            self.known = replace(self.known, described=log.described(connection, self.known.described, versions, mark))
+            self.known = replace(self.known, described=log.described(self.known.described, versions, mark))
         while True:
             try:
-                if not self._read_until(mark, lambda: not is_altered(versions, log.versions(connection))):
+                if not self._read_until(mark, lambda: not is_altered(versions, log.versions())):
                     return False
                 break
             except GddlError as error:
                 if error.code not in OF_ENGINE:
                     raise
-                if not self._has_stopped(connection, mark, error.what):
-                    self._note_failure(connection, error)
+                if not self._has_stopped(mark, error.what):
+                    self._note_failure(error)
                     raise
         self.known = replace(self.known, versions=digest)
         return True
@@ -352,18 +355,18 @@ class _Capture:
                     return True
         return False
 
-    def _has_stopped(self, connection: Any, mark: Mark, said: str) -> bool:
+    def _has_stopped(self, mark: Mark, said: str) -> bool:
         """Whether a change of one table has ended the engine; it is left out from now on."""
-        table = self.source.log.table_of_failure(connection, mark, said)
+        table = self.source.log.table_of_failure(mark, said)
         if table is None or table in self.known.stopped:
             return False
         self.known = replace(self.known, stopped={**self.known.stopped, table: said})
         self._store()
         return True
 
-    def _note_failure(self, connection: Any, error: GddlError) -> None:
+    def _note_failure(self, error: GddlError) -> None:
         """Note why the engine has ended, so that the job's other tables do not start it once more in vain."""
-        self.source.log.server(connection)  # raises where the database does not respond
+        self.source.log.server()  # raises where the database does not respond
         run, at, is_fatal = self.run.job.run_id, iso(self.run.runtime.clock()), isinstance(error, FatalError)
         failure = Failure(run=run, at=at, code=error.code, what=error.what, remedy=error.remedy, fatal=is_fatal)
         self.known = replace(self.known, failure=failure)

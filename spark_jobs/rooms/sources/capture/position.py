@@ -131,8 +131,8 @@ class Positions:
     folder: str
 
     @classmethod
-    def of(cls, storage: Storage, lake: str, source: str) -> Positions:
-        return cls(storage, join(lake, STATE, "capture", source))
+    def of(cls, run: TableRun) -> Positions:
+        return cls(run.runtime.storage, join(run.job.roots.lake, STATE, "capture", run.spec.source))
 
     def read(self) -> LogPosition | None:
         """Null: the log was never opened.

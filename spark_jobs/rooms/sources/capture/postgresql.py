@@ -91,12 +91,13 @@ REPLACED, NO_UTF8 = "\ufffd".encode(), b"\xff"
 @dataclass(frozen=True)
 class PostgreSQL:
     """Attributes:
-    sa: the module `sqlalchemy`.
+    sa: the module `sqlalchemy`; `connection`: an `sqlalchemy.Connection`.
     stated: properties that the source states, with the names of slot and publication.
     open_seconds: how long `open` waits for transactions that write.
     """
 
     sa: Any
+    connection: Any
     stated: Mapping[str, str]
     open_seconds: int
 
@@ -104,9 +105,9 @@ class PostgreSQL:
     def slot(self) -> str:
         return self.stated[SLOT]
 
-    def is_unencoded(self, connection: Any) -> bool:
+    def is_unencoded(self) -> bool:
         """Whether texts of the database may be in any encoding, so that the server can't convert them."""
-        return bool(self._scalar(connection, "SHOW server_encoding") == "SQL_ASCII")
+        return bool(self._scalar("SHOW server_encoding") == "SQL_ASCII")
 
     def properties(self, url: Any, *, is_unencoded: bool) -> tuple[dict[str, str], str]:
         """Properties of the connector, and the path of the server's Unix socket; empty: it has an address.
@@ -126,7 +127,7 @@ class PostgreSQL:
         given = {name: str(value) for name, value in known.items() if value is not None}
         return {**_PROPERTIES, **(_UNENCODED if is_unencoded else {}), **self.stated, **given}, socket
 
-    def require_ready(self, connection: Any, spec: TableSpec) -> tuple[RunWarning, ...]:
+    def require_ready(self, spec: TableSpec) -> tuple[RunWarning, ...]:
         """See that the log can be read for the row's table.
 
         Returns:
@@ -135,7 +136,7 @@ class PostgreSQL:
         Raises:
             FatalError: `SOURCE_LOG_REFUSED`.
         """
-        findings = list(source_findings(self.sa, connection, self.slot, self.stated[PUBLICATION]))
+        findings = list(source_findings(self.sa, self.connection, self.slot, self.stated[PUBLICATION]))
         own = [one for one in findings if one.concerns([spec.name_in_source])]
         if own:
             what, remedy = shown(own)
@@ -147,41 +148,41 @@ class PostgreSQL:
         message = f"{what}; this table is loaded. Remedy: {remedy}"
         return (RunWarning(code=PUBLISHED_WITHOUT_KEY, message=message, count=len(findings), sample=sample),)
 
-    def require_published(self, connection: Any, spec: TableSpec) -> PublishedTable:
+    def require_published(self, spec: TableSpec) -> PublishedTable:
         """
         Raises:
             FatalError: `NOT_PUBLISHED`, `SOURCE_TABLE_MISSING`, `SOURCE_ROWS_HIDDEN`.
         """
-        published = published_table(self.sa, connection, self.stated[PUBLICATION], spec.name_in_source)
+        published = published_table(self.sa, self.connection, self.stated[PUBLICATION], spec.name_in_source)
         if findings := list(table_findings(spec, published, self.stated[PUBLICATION])):
             what, remedy = shown(findings)
             raise FatalError(findings[0].code, what, where=spec.name_in_source, remedy=remedy)
         return published
 
-    def server(self, connection: Any) -> str:
+    def server(self) -> str:
         query = """SELECT (SELECT system_identifier FROM pg_control_system()) || '/'
           || substr(pg_walfile_name(pg_current_wal_flush_lsn()), 1, 8) || '/'
           || (SELECT oid FROM pg_database WHERE datname = current_database())"""
-        return str(self._scalar(connection, query))
+        return str(self._scalar(query))
 
-    def published(self, connection: Any) -> str:
+    def published(self) -> str:
         """Changes with each `ALTER PUBLICATION … SET (…)`, too: what was left out meanwhile is in no log."""
         query = "SELECT oid || '/' || xmin FROM pg_publication WHERE pubname = CAST(:name AS name)"
-        return str(self._scalar(connection, query, name=self.stated[PUBLICATION]))
+        return str(self._scalar(query, name=self.stated[PUBLICATION]))
 
-    def require_absent(self, connection: Any) -> None:
+    def require_absent(self) -> None:
         """
         Raises:
             FatalError: `SOURCE_LOG_REFUSED`: another program has made a slot of this name.
         """
-        if self._slot(connection) is None:
+        if self._slot() is None:
             return
         what = f"the slot {self.slot} is there, and no job of this lake has made it: another program may read it"
         statement = f"SELECT pg_drop_replication_slot('{self.slot}')"
         remedy = f"name another slot in capture.properties of the source; or, if nothing reads it, drop it: {statement}"
         raise FatalError(SOURCE_LOG_REFUSED, what, where=self.slot, remedy=remedy)
 
-    def open(self, connection: Any) -> str:
+    def open(self) -> str:
         """Create the slot, in place of one that this lake has made before; returns where the log begins.
 
         A slot is made once all transactions that write have ended that were open when it was asked for.
@@ -189,43 +190,43 @@ class PostgreSQL:
         Raises:
             RetriableError: `TABLE_BUSY`: another connection reads the slot, or transactions stay open.
         """
-        if self._slot(connection) is not None:
-            self._wait_until_free(connection)
-            self._scalar(connection, "SELECT pg_drop_replication_slot(CAST(:slot AS name))", slot=self.slot)
+        if self._slot() is not None:
+            self._wait_until_free()
+            self._scalar("SELECT pg_drop_replication_slot(CAST(:slot AS name))", slot=self.slot)
         query = "SELECT CAST(lsn AS text) FROM pg_create_logical_replication_slot(CAST(:slot AS name), 'pgoutput')"
-        self._scalar(connection, "SELECT set_config('statement_timeout', :most, false)", most=f"{self.open_seconds}s")
+        self._scalar("SELECT set_config('statement_timeout', :most, false)", most=f"{self.open_seconds}s")
         try:
-            return str(self._scalar(connection, query, slot=self.slot))
+            return str(self._scalar(query, slot=self.slot))
         except self.sa.exc.OperationalError as error:
             if state_of(error) != _CANCELLED:
                 raise
-            raise self._held_up(connection) from error
+            raise self._held_up() from error
         finally:
-            self._scalar(connection, "SELECT set_config('statement_timeout', '0', false)")
+            self._scalar("SELECT set_config('statement_timeout', '0', false)")
 
-    def _held_up(self, connection: Any) -> RetriableError:
+    def _held_up(self) -> RetriableError:
         query = """SELECT string_agg(what, ', ' ORDER BY since) FROM (
           SELECT 'process ' || pid || COALESCE(' of ' || usename, '') AS what, xact_start AS since FROM pg_stat_activity
           WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
           UNION ALL SELECT 'prepared ' || gid, prepared FROM pg_prepared_xacts) AS open"""
-        held = self._scalar(connection, query) or "none any more"
+        held = self._scalar(query) or "none any more"
         what = f"the slot {self.slot} can't be made while transactions that write are open: {held}"
         remedy = "end them (COMMIT, ROLLBACK, COMMIT PREPARED, pg_terminate_backend), or wait: the next run tries again"
         return RetriableError(TABLE_BUSY, what, where=self.slot, remedy=remedy)
 
-    def require_same_source(self, connection: Any, known: LogPosition) -> None:
+    def require_same_source(self, known: LogPosition) -> None:
         """Refuse another server, or another publication.
 
         Raises:
             FatalError: `SOURCE_LOG_RESTARTED`.
         """
-        if (server := self.server(connection)) != known.server:
+        if (server := self.server()) != known.server:
             raise self._restarted(f"the server was restored or failed over: it is {server}, and was {known.server}")
-        if self.published(connection) != known.published:
+        if self.published() != known.published:
             publication = self.stated[PUBLICATION]
             raise self._restarted(f"publication {publication} was made again or altered: changes may be in no log")
 
-    def require_same(self, connection: Any, known: LogPosition) -> None:
+    def require_same(self, known: LogPosition) -> None:
         """Refuse a log that does not go on where it was read last.
 
         Raises:
@@ -234,12 +235,12 @@ class PostgreSQL:
                 publication was.
             RetriableError: `TABLE_BUSY`: another connection reads the slot.
         """
-        self.require_same_source(connection, known)
-        there = self._slot(connection)
+        self.require_same_source(known)
+        there = self._slot()
         if there is None or there["wal_status"] == "lost" or there["confirmed"] is None:
             how = "was dropped" if there is None else "is lost: the database has removed changes that were not read"
             raise FatalError(SOURCE_LOG_LOST, f"the slot {self.slot} {how}", where=self.slot, remedy=_AGAIN)
-        self._wait_until_free(connection)
+        self._wait_until_free()
         read, end = self._read_until(known), position_of(str(there["flushed"]))
         if end < read:
             raise self._restarted(
@@ -250,37 +251,37 @@ class PostgreSQL:
             raise self._restarted(
                 f"the slot {self.slot} begins at {there['confirmed']}, after {lsn_of(read)}: it was made again"
             )
-        if known.mark and confirmed < position_of(known.mark.place) and not self._has(connection, known.mark):
+        if known.mark and confirmed < position_of(known.mark.place) and not self._has(known.mark):
             raise self._restarted(f"the log lacks what was read of it at {known.mark.place}: it was restored")
 
-    def mark(self, connection: Any) -> Mark:
+    def mark(self) -> Mark:
         """Put a message into the log: behind all that was committed before."""
         token = uuid.uuid4().hex
         query = "SELECT CAST(pg_logical_emit_message(true, :prefix, :token) AS text)"
-        place = str(self._scalar(connection, query, prefix=_PREFIX, token=token))
+        place = str(self._scalar(query, prefix=_PREFIX, token=token))
         return Mark(
             token=token,
             place=place,
-            upto=str(self._scalar(connection, "SELECT CAST(pg_current_wal_insert_lsn() AS text)")),
+            upto=str(self._scalar("SELECT CAST(pg_current_wal_insert_lsn() AS text)")),
         )
 
-    def versions(self, connection: Any) -> Versions:
+    def versions(self) -> Versions:
         """What the catalog says of all that is published."""
-        return read_versions(self.sa, connection, self.stated[PUBLICATION])
+        return read_versions(self.sa, self.connection, self.stated[PUBLICATION])
 
-    def described(self, connection: Any, known: Descriptions, versions: Versions, mark: Mark) -> Descriptions:
+    def described(self, known: Descriptions, versions: Versions, mark: Mark) -> Descriptions:
         """How the log has described tables until the mark, beside what is known of it."""
-        now = described(self.sa, connection, versions)
-        self._wait_until_free(connection)
-        self._scalar(connection, "SELECT set_config('statement_timeout', '0', false)")
-        found = read_messages(self.sa, connection, self.slot, self.stated[PUBLICATION], mark.upto)
+        now = described(self.sa, self.connection, versions)
+        self._wait_until_free()
+        self._scalar("SELECT set_config('statement_timeout', '0', false)")
+        found = read_messages(self.sa, self.connection, self.slot, self.stated[PUBLICATION], mark.upto)
         return known.after(found, now)
 
-    def table_of_failure(self, connection: Any, mark: Mark, message: str) -> str | None:
+    def table_of_failure(self, mark: Mark, message: str) -> str | None:
         """`schema.name` of the table whose change has ended the engine, by its message; None: that is not known."""
         if (found := _FAILED_AT.search(message)) is None:
             return None
-        self._wait_until_free(connection)
+        self._wait_until_free()
         query = """SELECT n.nspname || '.' || c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
           WHERE c.oid IN (SELECT CAST('x' || encode(substr(data, 2, 4), 'hex') AS bit(32))\\:\\:bigint\\:\\:oid
             FROM pg_logical_slot_peek_binary_changes(CAST(:slot AS name), CAST(:upto AS pg_lsn), NULL,
@@ -289,7 +290,7 @@ class PostgreSQL:
         values = {
             "slot": self.slot, "upto": mark.upto, "publication": self.stated[PUBLICATION], "at": lsn_of(int(found[1])),
         }  # fmt: skip
-        table = self._scalar(connection, query, **values)
+        table = self._scalar(query, **values)
         return None if table is None else str(table)
 
     @staticmethod
@@ -298,17 +299,17 @@ class PostgreSQL:
         content, topic = base64.b64encode(mark.token.encode()), own_topics(prefix)[0]
         return any(one.topic == topic and content in (one.value or b"") for one in batch.records)
 
-    def _slot(self, connection: Any) -> Mapping[str, Any] | None:
+    def _slot(self) -> Mapping[str, Any] | None:
         query = """SELECT COALESCE(wal_status, '') AS wal_status, active,
           CAST(confirmed_flush_lsn AS text) AS confirmed, CAST(pg_current_wal_flush_lsn() AS text) AS flushed
           FROM pg_replication_slots WHERE slot_name = CAST(:slot AS name)"""
-        row = connection.execute(self.sa.text(query), {"slot": self.slot}).mappings().first()
+        row = self.connection.execute(self.sa.text(query), {"slot": self.slot}).mappings().first()
         return None if row is None else dict(row)
 
-    def _wait_until_free(self, connection: Any) -> None:
+    def _wait_until_free(self) -> None:
         """The server ends the connection of a job that was killed a moment later."""
         until = time.monotonic() + _FREE_SECONDS
-        while (there := self._slot(connection)) is not None and there["active"]:
+        while (there := self._slot()) is not None and there["active"]:
             if time.monotonic() > until:
                 what = f"another connection reads the slot {self.slot}"
                 remedy = "wait until the job that reads it has ended; no other program may read it"
@@ -329,7 +330,7 @@ class PostgreSQL:
         places = [json.loads(offset).get("lsn_commit") for offset in known.offsets.values()]
         return max((int(place) for place in places if place is not None), default=None)
 
-    def _has(self, connection: Any, mark: Mark) -> bool:
+    def _has(self, mark: Mark) -> bool:
         query = """SELECT EXISTS (SELECT FROM pg_logical_slot_peek_binary_changes(CAST(:slot AS name),
           CAST(:upto AS pg_lsn), NULL, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true')
           WHERE position(convert_to(:token, 'UTF8') IN data) > 0)"""
@@ -339,10 +340,10 @@ class PostgreSQL:
             "publication": self.stated[PUBLICATION],
             "token": mark.token,
         }
-        return bool(self._scalar(connection, query, **values))
+        return bool(self._scalar(query, **values))
 
     def _restarted(self, what: str) -> FatalError:
         return FatalError(SOURCE_LOG_RESTARTED, what, where=f"slot {self.slot}", remedy=_AGAIN)
 
-    def _scalar(self, connection: Any, statement: str, **values: Any) -> Any:
-        return connection.execute(self.sa.text(statement), values).scalar()
+    def _scalar(self, statement: str, **values: Any) -> Any:
+        return self.connection.execute(self.sa.text(statement), values).scalar()
