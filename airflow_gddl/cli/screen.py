@@ -198,12 +198,9 @@ def _console(*, stderr: bool) -> Console:
 def _kept(columns: Sequence[ScreenColumn], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
     """Indices of the columns that fit: empty columns are dropped first, then spare ones."""
     widths = _widths(columns, rows)
-    blank = [number > 0 for number in range(len(columns))]
-    for row in rows:
-        for number, cell in enumerate(row):
-            blank[number] = blank[number] and cell.plain in _NOTHING
+    filled = {0, *(number for row in rows for number, cell in enumerate(row) if cell.plain not in _NOTHING)}
     most = max((column.spare for column in columns), default=0) + 1
-    worth = {number: most if blank[number] else column.spare for number, column in enumerate(columns)}
+    worth = {number: column.spare if number in filled else most for number, column in enumerate(columns)}
     kept = list(range(len(columns)))
     while _width(widths, kept) > width:
         last = max(kept, key=lambda number: (worth[number], number))

@@ -154,17 +154,11 @@ class Reporter:
                 self._log.warning(what, result.table, one.failed, one.checked, one.name, one.on)
         for warning in result.warnings:
             self._log.warning("%s: [%s] %s%s", result.table, warning.code, warning.message, _files(warning))
-        self._count(result)
+        if tags := self._count_expectations(result):
+            for name in ("rows_read", "bytes_read", "quarantined", "batches", "seconds"):
+                gauge(f"gddl.{name}", float(getattr(result, name)), tags)
+            gauge("gddl.warnings", float(sum(warning.count for warning in result.warnings)), tags)
         self._measure(result)
-
-    def _count(self, result: JobResult) -> None:
-        """Emit metrics of the run, for a limited number of tables."""
-        tags = self._count_expectations(result)
-        if not tags:
-            return
-        for name in ("rows_read", "bytes_read", "quarantined", "batches", "seconds"):
-            gauge(f"gddl.{name}", float(getattr(result, name)), tags)
-        gauge("gddl.warnings", float(sum(warning.count for warning in result.warnings)), tags)
 
     def _count_expectations(self, result: JobResult) -> dict[str, str]:
         """Emit the metrics of expectations, of failed runs too; returns the tags of the table, none: not counted."""
