@@ -157,9 +157,8 @@ class Screen:
         columns = [one if isinstance(one, ScreenColumn) else ScreenColumn(one) for one in headings]
         shown = [[_text(cell) for cell in row] for row in rows]
         is_bounded = console.is_terminal or "COLUMNS" in os.environ
-        widths = _widths(columns, shown)
-        kept = _kept(columns, shown, widths, console.width) if is_bounded else list(range(len(columns)))
-        if _width(widths, kept) > console.width:
+        kept = _kept(columns, shown, console.width) if is_bounded else list(range(len(columns)))
+        if _width(_widths(columns, shown), kept) > console.width:
             self._blocks(columns, shown, error=error)
             return
         grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
@@ -196,10 +195,9 @@ def _console(*, stderr: bool) -> Console:
     return console
 
 
-def _kept(
-    columns: Sequence[ScreenColumn], rows: Sequence[Sequence[Text]], widths: Sequence[int], width: int
-) -> list[int]:
+def _kept(columns: Sequence[ScreenColumn], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
     """Indices of the columns that fit: empty columns are dropped first, then spare ones."""
+    widths = _widths(columns, rows)
     filled = {0, *(number for row in rows for number, cell in enumerate(row) if cell.plain not in _NOTHING)}
     most = max((column.spare for column in columns), default=0) + 1
     worth = {number: column.spare if number in filled else most for number, column in enumerate(columns)}
