@@ -168,7 +168,7 @@ def test_points_are_of_metrics_that_are_declared() -> None:
     checked = (ExpectationCount(name="ok", on="warn", checked=9, failed=2),)
     freshness = Freshness(lag_seconds=1.0, complete_until="2026-01-31T12:00:00+00:00")
     one = result(freshness=freshness, main=MainCounts(rows=1), expectations=checked)
-    found: list[Point] = points_of(one, "small", 1.0)
+    found = list(points_of(one, "small", 1.0))
     assert {p.metric for p in found} == METRICS.keys() - {"gddl_warnings"}
     counts = {p.metric: p.value for p in found if ("expectation", "ok") in p.labels}
     assert counts == {"gddl_expectation_checked": 9, "gddl_expectation_failed": 2}
