@@ -9,7 +9,7 @@ from itertools import takewhile
 
 from airflow_gddl.contract.layout import below
 from airflow_gddl.contract.spec import TierSpec
-from spark_jobs.plan.file_times import FileTimes, newest
+from spark_jobs.plan.file_times import BY_NAME, FileTimes, newest
 from spark_jobs.plan.planned_batch import (
     BatchPlan,
     GenerationFloor,
@@ -104,7 +104,7 @@ def state_after(
     *,
     landing: str,
     remaining: Discovery,
-    times: FileTimes,
+    times: FileTimes = BY_NAME,
 ) -> TableState:
     """`state` moved on by what `plan` alone gives: batch, generation and its floor, cursor, time of the full listing.
 

@@ -217,7 +217,10 @@ def refusal(table: Schema | None, differences: tuple[FieldDifference, ...]) -> F
     remedy = f"{'; '.join(settings)}; or correct the source"
     if not settings:
         code, what = SCHEMA_INCOMPATIBLE, "the schema of the files would break consumers of the table"
-        remedy = "correct the source, and deliver the files again; or change `schema`, once consumers are ready"
+        remedy = (
+            "correct the source, and deliver the files again; or, once consumers are ready, change `schema` in the "
+            "metadata row"
+        )
     where = ", ".join(group.label for group in groups)
     return FatalError(code, "\n".join((what, *blocks, "nothing was written")), where=where, remedy=remedy)
 

@@ -63,7 +63,9 @@ def committed(
 ) -> BatchCommit:
     """What the pipeline leaves of a plan."""
     files = tuple(entry_of(file, plan.number) for file in plan.files)
-    after = replace(state_after(plan, state, landing=landing, remaining=remaining, times=times), keys=("id",))
+    after = replace(
+        state_after(plan, state, landing=landing, remaining=remaining or Discovery(), times=times), keys=("id",)
+    )
     return BatchCommit(number=plan.number, plan=plan, files=files, state=after)
 
 

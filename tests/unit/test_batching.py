@@ -145,30 +145,37 @@ def planned(*names: str, number: int = 3, generation: int = 1) -> BatchPlan:
 
 def test_the_cursor_is_the_newest_change_file_committed() -> None:
     state = TableState(batch=2, generation=1)
-    after = state_after(planned(*CHANGES), state, landing=f"{LANDING}/")
+    after = state_after(planned(*CHANGES), state, landing=f"{LANDING}/", remaining=Discovery())
     assert (after.batch, after.cursor) == (3, "20240102-000000000.csv")
-    late = state_after(planned("2023/12/31/20231231-000000000.csv", number=4), after, landing=LANDING)
+    late = state_after(
+        planned("2023/12/31/20231231-000000000.csv", number=4), after, landing=LANDING, remaining=Discovery()
+    )
     assert late.cursor == "20240102-000000000.csv"
-    folder = state_after(planned("2024/01/03/20240103-000000000.csv", number=5), late, landing=LANDING)
+    folder = state_after(
+        planned("2024/01/03/20240103-000000000.csv", number=5), late, landing=LANDING, remaining=Discovery()
+    )
     assert folder.cursor == "2024/01/03/20240103-000000000.csv"
-    assert state_after(planned(*LOADS), state, landing=LANDING).cursor is None
+    assert state_after(planned(*LOADS), state, landing=LANDING, remaining=Discovery()).cursor is None
 
 
 def test_a_name_from_the_far_future_does_not_move_the_cursor() -> None:
     after = state_after(
-        planned(CHANGES[0], "99991231-000000000.csv"), TableState(batch=2, generation=1), landing=LANDING
+        planned(CHANGES[0], "99991231-000000000.csv"),
+        TableState(batch=2, generation=1),
+        landing=LANDING,
+        remaining=Discovery(),
     )
     assert after.cursor == CHANGES[0]
 
 
 def test_the_floor_of_a_generation_is_what_came_before_it() -> None:
-    first = state_after(planned(*LOADS, number=1), TableState(), landing=LANDING)
+    first = state_after(planned(*LOADS, number=1), TableState(), landing=LANDING, remaining=Discovery())
     assert (first.generation, first.floors) == (1, (GenerationFloor(),))
     grown = replace(first, max_sequence='"0042"', max_commit_ts="2024-01-01T00:00:00.000000+00:00")
     floors = (GenerationFloor(), GenerationFloor('"0042"', "2024-01-01T00:00:00.000000+00:00"))
-    second = state_after(planned(*LOADS, number=2, generation=2), grown, landing=LANDING)
+    second = state_after(planned(*LOADS, number=2, generation=2), grown, landing=LANDING, remaining=Discovery())
     assert (second.generation, second.floors) == (2, floors)
-    third = state_after(planned(*CHANGES, number=3, generation=2), second, landing=LANDING)
+    third = state_after(planned(*CHANGES, number=3, generation=2), second, landing=LANDING, remaining=Discovery())
     assert third.floors == floors
 
 
@@ -182,7 +189,7 @@ def test_full_listing_is_recorded_once_all_files_are_ingested() -> None:
         state_after(plan, state, landing=LANDING, remaining=none).listed_in_full_at
         == "2024-02-01T00:00:00.000000+00:00"
     )
-    assert state_after(plan, state, landing=LANDING).listed_in_full_at == state.listed_in_full_at
+    assert state_after(plan, state, landing=LANDING, remaining=Discovery()).listed_in_full_at == state.listed_in_full_at
 
 
 def test_openings_of_a_first_load_end_with_the_last_generation_that_they_name() -> None:
@@ -192,5 +199,7 @@ def test_openings_of_a_first_load_end_with_the_last_generation_that_they_name() 
     for generation in (1, 2, 3):
         plan = next_batch(files(LOADS, generation=generation), limits=WIDE, state=TableState(), now=NOW)
         assert plan is not None
-        left[generation] = state_after(plan, TableState(openings=openings), landing=LANDING).openings
+        left[generation] = state_after(
+            plan, TableState(), landing=LANDING, remaining=Discovery(openings=openings)
+        ).openings
     assert left == {1: openings, 2: openings, 3: ()}

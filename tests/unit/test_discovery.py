@@ -12,13 +12,14 @@ from obstore.store import MemoryStore
 from airflow_gddl.contract.extensions import DateDelimiter, DatePartition, DmsOptions
 from airflow_gddl.contract.file_names import Names
 from airflow_gddl.contract.layout import landing_root
-from airflow_gddl.contract.spec import TableSpec
+from airflow_gddl.contract.spec import DEFAULT_TIERS, JobSpec, Roots, TableSpec
 from airflow_gddl.stores import HasEtag, Storage
 from spark_jobs.batch.notices import of_discovery
+from spark_jobs.batch.runtime import NoSpark, Runtime
+from spark_jobs.batch.table_run import TableRun
 from spark_jobs.discovery import folders_like
 from spark_jobs.plan.waiting_files import Discovery, NotListed
 from spark_jobs.rooms.dialects.dms import DmsDialect
-from spark_jobs.rooms.dialects.protocol import dialect_of
 from tests.harness.landing_folder import START, Table, counted_stats
 from tests.harness.s3_server import Bucket, serving
 
@@ -91,20 +92,25 @@ def test_similar_folder_names_are_suggested(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("airflow_gddl.stores.s3.client", lambda *_, **__: memory)
     assert folders_like(storage, "s3://b/landing/shop/orders") == ("shop/order",)
     assert storage.folders("s3://b/landing/shop") == ("lines", "order")
-    dialect = dialect_of(TableSpec(table="shop.orders", keys=("id",)))
+    run = run_of(TableSpec(table="shop.orders", keys=("id",)))
     missing = Discovery(folder_missing=True, folders_there=("shop/order",))
-    (warning,) = of_discovery(missing, "/landing/shop/orders", dialect)
+    (warning,) = of_discovery(run, missing)
     assert warning.message == (
         "there is no landing folder /landing/shop/orders; nothing was changed; folders there: shop/order"
     )
-    (nothing,) = of_discovery(Discovery(folder_missing=True), "/landing/shop/orders", dialect)
+    (nothing,) = of_discovery(run, Discovery(folder_missing=True))
     assert nothing.message == "there are no landing folders below /landing yet; nothing was changed"
+
+
+def run_of(spec: TableSpec, landing: str = "/landing") -> TableRun:
+    job = JobSpec(run_id="r", roots=Roots(landing=landing, lake="/lake"), tables=(spec,), tiers=DEFAULT_TIERS)
+    return TableRun(job=job, spec=spec, runtime=Runtime(storage=Storage(), spark=NoSpark()))
 
 
 @pytest.mark.parametrize("meaning", ["empty", "ignore"])
 def test_missing_folder_with_a_meaning_is_no_warning(meaning: str) -> None:
     spec = TableSpec(table="shop.orders", keys=("id",), options={"missing_folder": meaning})
-    assert of_discovery(Discovery(folder_missing=True), "/landing/shop/orders", dialect_of(spec)) == ()
+    assert of_discovery(run_of(spec), Discovery(folder_missing=True)) == ()
 
 
 @pytest.mark.parametrize("meaning", ["report", "empty", "ignore"])
@@ -113,7 +119,7 @@ def test_a_missing_root_means_nothing_for_its_tables(
 ) -> None:
     table = Table(f"{tmp_path}/root/shop/orders", f"{tmp_path}/ledger", DmsOptions(missing_folder=meaning))
     found = table.discover()
-    (warning,) = of_discovery(found, table.landing, dialect_of(TableSpec(table="shop.orders", keys=("id",))))
+    (warning,) = of_discovery(run_of(TableSpec(table="shop.orders", keys=("id",)), f"{tmp_path}/root"), found)
     assert (found.root_missing, warning.code, "is missing" in warning.message) == (True, "FOLDER_MISSING", True)
     Path(landing_root(table.landing)).mkdir(parents=True)
     assert (table.discover().folder_missing, table.discover().root_missing) == (True, False)
