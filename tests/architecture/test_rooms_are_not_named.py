@@ -146,7 +146,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "changes of a row's identity are repaired by the action": {
         "airflow_gddl/contract/table_identity.py": "rebuild reload",
-        "spark_jobs/plan/identity.py": "reload",
+        "spark_jobs/plan/identity.py": "rebuild",
     },
     "a run goes on with an unfinished rebuild, and begins with the first load": {
         "airflow_gddl/runtime/landing/tables_with_work.py": "initial_load",
