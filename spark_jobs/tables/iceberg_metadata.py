@@ -20,7 +20,7 @@ DELTA_VERSION = "gddl.delta-version"
 
 
 DELTA_TABLE = "gddl.delta-table"
-"""Table property of version 3: id of the Delta table, which a table that was made again has not."""
+"""Table property: id of that Delta table; one that was made again has another, and may have the same version."""
 
 
 SNAPSHOT = "current-snapshot-id"

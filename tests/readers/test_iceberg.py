@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -264,6 +265,16 @@ def test_unsupported_schema_evolution_starts_a_new_table(tmp_path: Path) -> None
         assert rows_of(found.scan().to_arrow()) == rows_of(table)
         assert (versions.newest(), len(found.metadata.snapshots)) == (number, 1)
     assert not publisher.publish()
+
+
+def test_a_table_that_was_made_again_is_another_one(tmp_path: Path) -> None:
+    """Its versions begin anew, so that one may have the number of the one that was published."""
+    path, versions = tmp_path / "t", MetadataVersions(Storage(), str(tmp_path / "iceberg"))
+    for rows in ([{"id": 1}], [{"id": 2}]):
+        shutil.rmtree(path, ignore_errors=True)
+        write_deltalake(path, pa.Table.from_pylist(rows))
+        assert IcebergPublisher(Storage(), str(path), versions).publish()
+        assert rows_of(static_table.from_metadata(versions.table).scan().to_arrow()) == rows
 
 
 def test_second_writer_retries(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +14,7 @@ from airflow_gddl.contract.codes import ICEBERG_REFUSED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.stores import Storage
 from spark_jobs.rules.arrays import schema_of
-from spark_jobs.tables.iceberg_metadata import DELTA_VERSION, MetadataVersions, StoreIO, VersionedCatalog
+from spark_jobs.tables.iceberg_metadata import DELTA_TABLE, DELTA_VERSION, MetadataVersions, StoreIO, VersionedCatalog
 from spark_jobs.tables.replayed_log import ReplayedLog
 from spark_jobs.tables.row_ids import ID_COLUMN, VERSION_COLUMN
 
@@ -59,9 +58,7 @@ class Evolution:
             properties={"format-version": "2"},
         )
 
-    def evolved(
-        self, metadata: Any, catalog: VersionedCatalog, log: ReplayedLog, more: Mapping[str, str] = MappingProxyType({})
-    ) -> Any:
+    def evolved(self, metadata: Any, catalog: VersionedCatalog, log: ReplayedLog) -> Any:
         """A transaction whose schema, partitions and properties are those of this version of the Delta table.
 
         Where Iceberg can't evolve the schema, all columns get new ids. Then, and with other partitions, it begins
@@ -69,7 +66,6 @@ class Evolution:
 
         Args:
             metadata: pyiceberg's `TableMetadata`.
-            more: further properties.
 
         Raises:
             FatalError: `ICEBERG_REFUSED`: a column has a type that Iceberg lacks.
@@ -91,7 +87,8 @@ class Evolution:
                 raise FatalError(ICEBERG_REFUSED, what, where=self.source, remedy=remedy) from error
         _partition(transaction, by)
         mapping = _name_mapping(transaction, log.properties)
-        transaction.set_properties({_NAME_MAPPING: mapping, DELTA_VERSION: str(log.version), **more})
+        described = {DELTA_VERSION: str(log.version), DELTA_TABLE: log.metadata["id"]}
+        transaction.set_properties({_NAME_MAPPING: mapping, **described})
         return transaction
 
     def _without_files(self, table: Any) -> Any:

@@ -81,8 +81,7 @@ class IcebergPublisher:
 
     def _is_current(self, held: Mapping[str, Any], log: ReplayedLog) -> bool:
         """Whether metadata is of this version of the Delta table."""
-        known, table = held.get("properties", {}), log.metadata["id"] if self.format_version == V3 else None
-        wanted = (self.format_version, str(log.version), table)
+        known, wanted = held.get("properties", {}), (self.format_version, str(log.version), log.metadata["id"])
         return (held.get("format-version"), known.get(DELTA_VERSION), known.get(DELTA_TABLE)) == wanted
 
     def _has_written(self, base: int, held: Mapping[str, Any], log: ReplayedLog) -> bool:

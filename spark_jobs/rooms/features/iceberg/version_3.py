@@ -106,8 +106,8 @@ class NextVersion:
         if self._continued:
             kept = {name: value for name, value in self._continued.items() if name not in _CHANGING}
             metadata = parsed(json.dumps({**kept, "format-version": V2}).encode())
-        catalog, more = VersionedCatalog(self.evolution.versions, 0), {DELTA_TABLE: self.log.metadata["id"]}
-        return self.evolution.evolved(metadata, catalog, self.log, more).table_metadata
+        catalog = VersionedCatalog(self.evolution.versions, 0)
+        return self.evolution.evolved(metadata, catalog, self.log).table_metadata
 
     def _snapshot_id(self, version: int) -> int:
         """Of a version of the Delta table, whether or not it was published."""
