@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -351,7 +350,7 @@ class _Draft:
                 SpecProblem(FIELD_TYPE, (), document.values, "must be a mapping", "write landing: and lake: fields")
             )
             self.stop_if_wrong()
-        self.values: dict[str, Any] = copy.deepcopy(document.values or {})
+        self.values: dict[str, Any] = _copy(document.values or {})
         self.screen()
 
     def override(self, environ: Mapping[str, str]) -> None:
@@ -476,3 +475,10 @@ class _Draft:
         variable = next((name for name in names if name), None)
         placed = report(problem, (Layer(f"{VARIABLE}{variable}", {}) if variable else self.document,))
         return replace(placed, value="") if problem.value is None else placed
+
+
+def _copy(value: Any) -> Any:
+    """For overrides: each alias of YAML becomes a value of its own."""
+    if isinstance(value, dict):
+        return {name: _copy(item) for name, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value

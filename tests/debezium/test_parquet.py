@@ -53,6 +53,17 @@ def test_named_avro_type_is_resolved(tmp_path: Path) -> None:
     assert (found["a"], found["b"]) == ("123.456", "123.456")
 
 
+def test_a_row_in_the_namespace_of_its_envelope_is_found_by_its_full_name(tmp_path: Path) -> None:
+    date = {"type": "int", "connect.name": "io.debezium.time.Date"}
+    value = {"type": "record", "name": "Value", "fields": [{"name": "id", "type": "long"}, {"name": "a", "type": date}]}
+    avro = {"type": "record", "name": "Envelope", "namespace": "shop.orders", "fields": [
+        {"name": "before", "type": ["null", value]},
+        {"name": "after", "type": ["null", "shop.orders.Value"]}]}  # fmt: skip
+    row = pa.struct([("id", pa.int64()), ("a", pa.int32())])
+    found = probe(tmp_path, envelopes(row, {"id": 1, "a": 1}, avro=avro))
+    assert dict(found.columns)["a"] == "date"
+
+
 @pytest.mark.parametrize(
     ("value", "sql", "expected"),
     [(Decimal("12.34"), "decimal(38,2)", Decimal("12.34")), (Decimal("9" * 50 + ".25"), "string", "9" * 50 + ".25")],

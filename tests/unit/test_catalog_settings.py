@@ -55,6 +55,12 @@ def test_a_row_without_commit_has_that_of_its_tier() -> None:
     assert tier.for_row(replace(spec, commit="direct")) == TierSpec()
 
 
+def test_a_variable_overrides_one_of_two_tiers_that_share_an_alias(tmp_path: Path) -> None:
+    settings = SETTINGS + "tiers:\n  small: &cores {cores: 4}\n  huge: *cores\n"
+    tiers = loaded(tmp_path, {"gddl.yaml": settings}, {"GDDL_TIERS__SMALL__CORES": "8"}).tiers
+    assert (tiers["small"].cores, tiers["huge"].cores) == (8, 4)
+
+
 def test_tiers_are_changed_and_added(tmp_path: Path) -> None:
     settings = SETTINGS + "tiers:\n  small: {tables_per_job: 50}\n  huge: {cores: 64}\n  x:\n"
     file = row_file("{table: s.a, keys: [id], size: huge}")

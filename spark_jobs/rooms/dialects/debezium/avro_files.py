@@ -162,7 +162,9 @@ class _Connect:
             optional = {"optional": True} if len(branches) < len(schema) else {}
             return {**self.of(branches[0]), **optional} if len(branches) == 1 else {"type": "union"}
         if isinstance(schema, str):
-            return self._records.get(schema) or {"type": _PRIMITIVES.get(schema, schema)}
+            # A definition within a record leaves out the namespace that it has from this one.
+            known = self._records.get(schema) or self._records.get(schema.rpartition(".")[2])
+            return known or {"type": _PRIMITIVES.get(schema, schema)}
         kind = schema["type"]
         if not isinstance(kind, str):
             return self.of(kind)
