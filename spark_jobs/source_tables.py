@@ -138,15 +138,15 @@ error."""
 
 
 @contextmanager
-def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
-    """The table in one read-only transaction, at the strictest isolation level that the database supports.
+def opened(url: URL, table: str) -> Iterator[SourceTable]:
+    """The table, `schema.name`, in one read-only transaction, at the strictest isolation level of the database.
 
     Raises:
         FatalError: `SOURCE_TABLE_MISSING`, `SOURCE_DRIVER_MISSING`, `SOURCE_REFUSED`.
         RetriableError: `SOURCE_UNREACHABLE`.
     """
     sa = _sqlalchemy()
-    engine = connections.engine_of(sa, url)
+    engine, (schema, name) = connections.engine_of(sa, url), table.split(".", 1)
     try:
         with engine.connect() as connection:
             if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
@@ -158,7 +158,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
                 yield SourceTable(connection, made, is_unencoded=_is_unencoded(sa, connection))
     except sa.exc.NoSuchTableError as error:
         raise FatalError(
-            SOURCE_TABLE_MISSING, f"the source has no table {schema}.{name}", remedy="check connection and rights"
+            SOURCE_TABLE_MISSING, f"the source has no table {table}", remedy="check connection and rights"
         ) from error
     except sa.exc.DBAPIError as error:
         raise connections.unreachable(url, error) from error

@@ -104,7 +104,7 @@ def of_discovery(discovery: Discovery, landing: str, dialect: Dialect) -> tuple[
         warnings.append(RunWarning(code=FOLDER_LARGE, message=message, count=discovery.listed))
     message = "change files were written again: their later version counts, and rows that are missing from it stay"
     corrected = [file.path for file in discovery.waiting if file.corrects]
-    warnings += [*_of_paths(FILE_REWRITTEN, message, corrected), *of_generations(discovery.inference)]
+    warnings += [*of_names(FILE_REWRITTEN, message, corrected), *of_generations(discovery.inference)]
     return (*warnings, *_of_later_loads(discovery, dialect.spec.table), *_of_touched(discovery, dialect.spec.table))
 
 
@@ -119,8 +119,8 @@ def _of_later_loads(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
         f"the source was loaded again, write `generations: by_time` and `gddl reload --from-files --table {table}`"
     )
     return (
-        *_of_paths(GENERATIONS_INFERRED, begun, discovery.begun_loads),
-        *_of_paths(LOAD_AFTER_CHANGES, late, discovery.late_loads),
+        *of_names(GENERATIONS_INFERRED, begun, discovery.begun_loads),
+        *of_names(LOAD_AFTER_CHANGES, late, discovery.late_loads),
     )
 
 
@@ -133,14 +133,14 @@ def _of_touched(discovery: Discovery, table: str) -> tuple[RunWarning, ...]:
     )
     proven = [path for path in discovery.touched if path not in discovery.taken_as_touched]
     return (
-        *_of_paths(FILES_TOUCHED, same, proven),
-        *_of_paths(GENERATIONS_INFERRED, taken, discovery.taken_as_touched),
+        *of_names(FILES_TOUCHED, same, proven),
+        *of_names(GENERATIONS_INFERRED, taken, discovery.taken_as_touched),
     )
 
 
-def _of_paths(code: str, message: str, paths: Sequence[str]) -> tuple[RunWarning, ...]:
+def of_names(code: str, message: str, names: Sequence[str]) -> tuple[RunWarning, ...]:
     """Warning about files; none where there are none."""
-    return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
+    return (RunWarning(code=code, message=message, count=len(names), sample=tuple(names[:SAMPLE])),) if names else ()
 
 
 def missing_root(table: str, landing: str) -> RetriableError:
@@ -162,7 +162,7 @@ def of_unsettled(paths: Sequence[str]) -> tuple[RunWarning, ...]:
     message = (
         "files that may still be written were not loaded; a later run loads them when they no longer change (`settle`)"
     )
-    return _of_paths(FILES_UNSETTLED, message, paths)
+    return of_names(FILES_UNSETTLED, message, paths)
 
 
 def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
@@ -172,7 +172,7 @@ def of_misplaced(spec: TableSpec, state: TableState) -> tuple[RunWarning, ...]:
         "row named it: these "
         f"changes come before newer ones of the former log; {refreshed(spec, 'a rebuild puts them in order')}"
     )
-    return _of_paths(LOG_BEGAN_LATE, message, state.misplaced)
+    return of_names(LOG_BEGAN_LATE, message, state.misplaced)
 
 
 def of_generations(inference: Inference) -> tuple[RunWarning, ...]:
@@ -490,14 +490,14 @@ def of_files(bad: Sequence[Unreadable]) -> tuple[RunWarning, ...]:
     kept = "files could not be read" + (f" ({codes})" if codes else "")
     kept += "; they are in quarantine, and are read again when they change, or by a replay"
     removal_message = "files were removed after the listing; they are loaded if they are delivered again"
-    return (*_of_paths(FILE_UNREADABLE, kept, unreadable), *_of_paths(FILE_VANISHED, removal_message, vanished))
+    return (*of_names(FILE_UNREADABLE, kept, unreadable), *of_names(FILE_VANISHED, removal_message, vanished))
 
 
 def of_unread_loads(table: str, discovery: Discovery) -> tuple[RunWarning, ...]:
     """Warning about load files that a replay of the quarantine leaves."""
     reload = f"`gddl reload --from-files --table {table}`"
     what = f"load files that could not be read begin a full load, which only {reload} carries out"
-    return _of_paths(FILE_UNREADABLE, what, discovery.unreadable_loads)
+    return of_names(FILE_UNREADABLE, what, discovery.unreadable_loads)
 
 
 def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
@@ -511,15 +511,15 @@ def of_given_up(table: str, ledger: Ledger) -> tuple[RunWarning, ...]:
         "or a newer full load comes"
     )
     return (
-        *_of_paths(LOAD_INCOMPLETE, load, ledger.given_up("load")),
-        *_of_paths(FILES_DISMISSED, changes, ledger.given_up("change")),
+        *of_names(LOAD_INCOMPLETE, load, ledger.given_up("load")),
+        *of_names(FILES_DISMISSED, changes, ledger.given_up("change")),
     )
 
 
 def of_tried_loads(ledger: Ledger) -> tuple[RunWarning, ...]:
     """Warning of a plan about load files that a run would read again, as it could not before."""
     what = "load files could not be read by the last run: unless they or the row were corrected, the next one fails"
-    return _of_paths(FILE_UNREADABLE, what, sorted(ledger.unread_loads))
+    return of_names(FILE_UNREADABLE, what, sorted(ledger.unread_loads))
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:

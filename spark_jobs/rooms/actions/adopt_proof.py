@@ -60,7 +60,7 @@ class Proof:
         """
         schema = schema_of_tables(self.context.dialect, self.adoption)
         url = url_of(connection, self.run.runtime.environ)
-        with opened(url, *self.run.spec.name_in_source.split(".", 1)) as table:
+        with opened(url, self.run.spec.name_in_source) as table:
             found = differences_of(self.context, schema, table)
         later = self._after_files(found.columns) if found.keys else {}
         by_files, wrong = 0, {}
