@@ -146,7 +146,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "changes of a row's identity are repaired by the action": {
         "airflow_gddl/contract/table_identity.py": "rebuild reload",
-        "spark_jobs/plan/identity.py": "reload",
+        "spark_jobs/plan/identity.py": "rebuild",
     },
     "a run goes on with an unfinished rebuild, and begins with the first load": {
         "airflow_gddl/runtime/landing/tables_with_work.py": "initial_load",
@@ -217,7 +217,6 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
         "airflow_gddl/contract/extensions.py": "snapshots",
         "airflow_gddl/contract/layout.py": "snapshots",
         "spark_jobs/rooms/dialects/dms.py": "snapshots",
-        "spark_jobs/batch/append.py": "snapshots",
         "spark_jobs/ledger/targets.py": "snapshots",
         "spark_jobs/rules/fold.py": "snapshots",
         "spark_jobs/rules/order.py": "snapshots",
@@ -227,7 +226,7 @@ EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
     },
 }
 """By reason, modules of the core and the rooms that they name. It may only shrink."""
-MOST = 147
+MOST = 146
 """Names of rooms in modules of the core, see `EXCEPTIONS`: lower it with each that goes."""
 
 
