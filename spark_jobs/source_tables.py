@@ -138,14 +138,14 @@ error."""
 
 
 @contextmanager
-def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
-    """The table in one read-only transaction, at the strictest isolation level that the database supports.
+def opened(url: URL, table: str) -> Iterator[SourceTable]:
+    """The table, `schema.name`, in one read-only transaction, at the strictest isolation level of the database.
 
     Raises:
         FatalError: `SOURCE_TABLE_MISSING`; as `connected`.
         RetriableError: as `connected`.
     """
-    sa, level = _sqlalchemy(), None
+    (schema, name), sa, level = table.split(".", 1), _sqlalchemy(), None
     if url.get_backend_name() in ("postgresql", "mysql", "mariadb"):
         level = "REPEATABLE READ"
     with connected(url, level) as connection, connection.begin():
@@ -156,7 +156,7 @@ def opened(url: URL, schema: str, name: str) -> Iterator[SourceTable]:
             made = sa.Table(name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
         except sa.exc.NoSuchTableError as error:
             raise FatalError(
-                SOURCE_TABLE_MISSING, f"the source has no table {schema}.{name}", remedy="check connection and rights"
+                SOURCE_TABLE_MISSING, f"the source has no table {table}", remedy="check connection and rights"
             ) from error
         is_unencoded = is_postgresql and connection.execute(sa.text("SHOW server_encoding")).scalar() == "SQL_ASCII"
         yield SourceTable(connection, made, is_unencoded=is_unencoded)

@@ -218,17 +218,17 @@ _OF_ATHENA = "[a-z0-9_]{1,255}", "1 to 255 letters a-z, digits and _, as Athena 
 _OF_PATHS = r"[^\x00-\x20\x7f./]{1,255}", "1 to 255 characters without blanks, `.` and `/`"
 CATALOGS: Mapping[CatalogKind, CatalogDescriptor] = {
     "hive": CatalogDescriptor(
-        port="spark_jobs.rooms.catalogs.hive_catalog:hive_catalog",
+        port="spark_jobs.rooms.catalogs.hive_catalog:HiveCatalog",
         names=("[a-z0-9_]{1,128}", "1 to 128 letters a-z, digits and _"),
         fields=("uri",),
     ),
     "glue": CatalogDescriptor(
-        port="spark_jobs.rooms.catalogs.glue_catalog:glue_catalog",
+        port="spark_jobs.rooms.catalogs.glue_catalog:GlueCatalog",
         names=_OF_ATHENA,
         fields=("region", "endpoint", "catalog_id"),
     ),
     "unity": CatalogDescriptor(
-        port="spark_jobs.rooms.catalogs.unity_catalog:unity_catalog",
+        port="spark_jobs.rooms.catalogs.unity_catalog:UnityCatalog",
         names=_OF_PATHS,
         fields=("url", "catalog_name", "token_env"),
         needed=("url", "catalog_name"),

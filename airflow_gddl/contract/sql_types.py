@@ -122,6 +122,11 @@ SqlType: TypeAlias = ScalarType | DecimalType | ArrayType | MapType | StructType
 VOID = ScalarType("void")
 
 
+def parts_of(kind: SqlType) -> tuple[SqlType, ...]:
+    """Types of a struct's fields; of another type itself."""
+    return tuple(field.type for field in kind.fields) if isinstance(kind, StructType) else (kind,)
+
+
 def type_text(kind: Any, names: Mapping[str, str] = SQL_NAMES) -> str:
     """A type of the Delta log as Spark's `catalogString`; without comments of nested fields.
 

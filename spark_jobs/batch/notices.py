@@ -96,7 +96,7 @@ def of_discovery(run: TableRun, discovery: Discovery) -> Warnings:
     return (
         *_of_missing(run, discovery),
         *(RunWarning(code=code, message=text, count=count, sample=some) for code, text, count, some in noted if count),
-        *_of_paths(FILE_REWRITTEN, rewritten, [file.path for file in discovery.waiting if file.corrects]),
+        *of_names(FILE_REWRITTEN, rewritten, [file.path for file in discovery.waiting if file.corrects]),
         *of_generations(discovery.inference),
         *_of_later_loads(discovery, run.spec.table),
         *_of_touched(discovery, run.spec.table),
@@ -124,8 +124,8 @@ def _of_later_loads(discovery: Discovery, table: str) -> Warnings:
         f"the source was loaded again, write `generations: by_time` and `gddl reload --from-files --table {table}`"
     )
     return (
-        *_of_paths(GENERATIONS_INFERRED, begun, discovery.begun_loads),
-        *_of_paths(LOAD_AFTER_CHANGES, late, discovery.late_loads),
+        *of_names(GENERATIONS_INFERRED, begun, discovery.begun_loads),
+        *of_names(LOAD_AFTER_CHANGES, late, discovery.late_loads),
     )
 
 
@@ -138,14 +138,14 @@ def _of_touched(discovery: Discovery, table: str) -> Warnings:
     )
     proven = [path for path in discovery.touched if path not in discovery.taken_as_touched]
     return (
-        *_of_paths(FILES_TOUCHED, same, proven),
-        *_of_paths(GENERATIONS_INFERRED, taken, discovery.taken_as_touched),
+        *of_names(FILES_TOUCHED, same, proven),
+        *of_names(GENERATIONS_INFERRED, taken, discovery.taken_as_touched),
     )
 
 
-def _of_paths(code: str, message: str, paths: Sequence[str]) -> Warnings:
+def of_names(code: str, message: str, names: Sequence[str]) -> Warnings:
     """Warning about files, or what is in them; none where there are none."""
-    return (RunWarning(code=code, message=message, count=len(paths), sample=tuple(paths[:SAMPLE])),) if paths else ()
+    return (RunWarning(code=code, message=message, count=len(names), sample=tuple(names[:SAMPLE])),) if names else ()
 
 
 def _of_count(code: str, message: str, count: int) -> Warnings:
@@ -172,7 +172,7 @@ def of_unsettled(paths: Sequence[str]) -> Warnings:
     message = (
         "files that may still be written were not loaded; a later run loads them when they no longer change (`settle`)"
     )
-    return _of_paths(FILES_UNSETTLED, message, paths)
+    return of_names(FILES_UNSETTLED, message, paths)
 
 
 def of_misplaced(spec: TableSpec, state: TableState) -> Warnings:
@@ -182,7 +182,7 @@ def of_misplaced(spec: TableSpec, state: TableState) -> Warnings:
         "row named it: these "
         f"changes come before newer ones of the former log; {refreshed(spec, 'a rebuild puts them in order')}"
     )
-    return _of_paths(LOG_BEGAN_LATE, message, state.misplaced)
+    return of_names(LOG_BEGAN_LATE, message, state.misplaced)
 
 
 def of_generations(inference: Inference) -> Warnings:
@@ -326,7 +326,7 @@ def of_held_truncate(discovery: Discovery, spec: TableSpec) -> Warnings:
     )
     if spec.truncate != "hold":
         message = f"{path} has a truncate and no row: it waits for a file with rows, of which the table is made"
-    return _of_paths(TRUNCATE_HELD, message, [file.path for file in discovery.held])
+    return of_names(TRUNCATE_HELD, message, [file.path for file in discovery.held])
 
 
 def of_truncates(spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState) -> Warnings:
@@ -339,7 +339,7 @@ def of_truncates(spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate]
             "until a reload from files removes them"
         )
     unknown = unknown_truncates(state.truncates, truncates)
-    return _of_paths(code, message, [f"{one.sequence} in {one.source_file}" for one in unknown])
+    return of_names(code, message, [f"{one.sequence} in {one.source_file}" for one in unknown])
 
 
 def of_former_target(before: str, target: str) -> Warnings:
@@ -492,14 +492,14 @@ def of_files(bad: Sequence[Unreadable]) -> Warnings:
     kept = "files could not be read" + (f" ({codes})" if codes else "")
     kept += "; they are in quarantine, and are read again when they change, or by a replay"
     removal_message = "files were removed after the listing; they are loaded if they are re-delivered"
-    return (*_of_paths(FILE_UNREADABLE, kept, unreadable), *_of_paths(FILE_VANISHED, removal_message, vanished))
+    return (*of_names(FILE_UNREADABLE, kept, unreadable), *of_names(FILE_VANISHED, removal_message, vanished))
 
 
 def of_unread_loads(table: str, discovery: Discovery) -> Warnings:
     """Warning about load files that a replay of the quarantine leaves."""
     reload = f"`gddl reload --from-files --table {table}`"
     what = f"load files that could not be read begin a full load, which only {reload} carries out"
-    return _of_paths(FILE_UNREADABLE, what, discovery.unreadable_loads)
+    return of_names(FILE_UNREADABLE, what, discovery.unreadable_loads)
 
 
 def of_given_up(table: str, ledger: Ledger) -> Warnings:
@@ -513,15 +513,15 @@ def of_given_up(table: str, ledger: Ledger) -> Warnings:
         "or a newer full load comes"
     )
     return (
-        *_of_paths(LOAD_INCOMPLETE, load, ledger.given_up("load")),
-        *_of_paths(FILES_DISMISSED, changes, ledger.given_up("change")),
+        *of_names(LOAD_INCOMPLETE, load, ledger.given_up("load")),
+        *of_names(FILES_DISMISSED, changes, ledger.given_up("change")),
     )
 
 
 def of_tried_loads(ledger: Ledger) -> Warnings:
     """Warning of a plan about load files that a run would read again, as it could not before."""
     what = "load files could not be read by the last run: unless they or the row were corrected, the next one fails"
-    return _of_paths(FILE_UNREADABLE, what, sorted(ledger.unread_loads))
+    return of_names(FILE_UNREADABLE, what, sorted(ledger.unread_loads))
 
 
 def require_first_load(table: str, ledger: Ledger) -> None:

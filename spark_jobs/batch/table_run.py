@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.actions import Action, HandleErrors
 from airflow_gddl.contract.connections import key_id
-from airflow_gddl.contract.errors import OF_FILES
+from airflow_gddl.contract.errors import OF_FILES, FatalError
 from airflow_gddl.contract.features import used_by
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.result import (
     STARTING_SPARK,
     JobResult,
     TableTasks,
+    error_info,
 )
 from airflow_gddl.contract.sources import reads_of, source_of
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
@@ -359,6 +360,11 @@ class TableRun:
         """The result of this run as it ends now, with some of its fields changed."""
         done = totals.result(self.spec.table, self.job.run_id, self.runtime.clock())
         return replace(done, place=self.runtime.spark.place, **changes)
+
+    def answer(self, totals: RunTotals, details: object, error: FatalError | None = None) -> JobResult:
+        """The result of an action that loads nothing: what it has found, and the error that follows from it."""
+        status, info = ("succeeded", None) if error is None else ("failed", error_info(error))
+        return self.result(totals, status=status, details=details, error=info)
 
     @property
     def limits(self) -> BatchLimits:

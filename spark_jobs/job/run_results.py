@@ -181,8 +181,7 @@ class RegistrationQueue:
 
     def _registered(self, job: JobSpec, spec: TableSpec, outcome: TableOutcome) -> TableOutcome:
         result = outcome.result
-        idle = result.status == "skipped"
-        warnings = self._registrar.settle(job, spec, result.version, idle=idle).warnings(idle=idle)
+        warnings = self._registrar.settle(job, spec, result.version, idle=result.status == "skipped")
         if not warnings:
             return outcome
         warned = outcome.with_warnings(warnings)

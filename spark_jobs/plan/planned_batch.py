@@ -218,6 +218,11 @@ class BatchPlan:
         return f"{self.shard}/{number}" if self.shard else number
 
 
+def first_batch(planned_at: str, files: tuple[PlannedFile, ...] = ()) -> BatchPlan:
+    """The plan of a table's first batch, in its first generation."""
+    return BatchPlan(number=1, mode="initial", planned_at=planned_at, generation=1, files=files)
+
+
 def number_of(batch_id: str) -> int:
     """The number in a `BatchPlan.batch_id`."""
     return int(batch_id.rpartition("/")[2].removesuffix("r"))

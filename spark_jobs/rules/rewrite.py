@@ -26,7 +26,7 @@ from airflow_gddl.contract.names import (
     mask_method,
 )
 from airflow_gddl.contract.spec import MaskMethod, TableSpec
-from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
+from airflow_gddl.contract.sql_types import SqlType, parse_type, parts_of
 from airflow_gddl.contract.table_identity import derived_of, filter_of
 from airflow_gddl.contract.table_spec import HASHED, lowered
 from spark_jobs.plan.identity import keyed_otherwise, other_prefix, renamed_columns, reselected_columns, retyped_masks
@@ -353,11 +353,10 @@ def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
     names = how.schema.sequence
     if not names:
         return pa.nulls(rows.num_rows, arrow_type(kind)), []
-    kinds = [f.type for f in kind.fields] if isinstance(kind, StructType) else [kind]
     stored = {c.name.lower(): c for c in how.stored}
     parts: list[pa.Array] = []
     problems: list[Problem] = []
-    for name, part in zip(names, kinds, strict=True):
+    for name, part in zip(names, parts_of(kind), strict=True):
         column = stored[landed_name(name).lower()]
         fitted = stored_sequence(flat(rows.column(column.name)), column.type, name, part, how.schema)
         parts.append(fitted.values)

@@ -12,7 +12,8 @@ from botocore.exceptions import ClientError
 from airflow_gddl.contract.actions import CompareCatalogs
 from airflow_gddl.contract.extensions import CatalogSpec
 from airflow_gddl.contract.spec import JobOptions
-from spark_jobs.rooms.catalogs.glue_catalog import GlueCatalog
+from airflow_gddl.stores import Storage
+from spark_jobs.rooms.catalogs import glue_catalog
 from tests.catalogs.world import GLUE, CatalogWorld, codes, row
 
 pytestmark = pytest.mark.core
@@ -251,10 +252,12 @@ class Refusing:
         ("ValidationException", "CATALOG_REFUSED", False),
     ],
 )
-def test_refusals_have_codes(glue: Any, code: str, ours: str, is_down: bool) -> None:
+def test_refusals_have_codes(glue: Any, monkeypatch: pytest.MonkeyPatch, code: str, ours: str, is_down: bool) -> None:
     from airflow_gddl.contract.extensions import EntryName  # noqa: PLC0415 - used here alone
-    from spark_jobs.rooms.catalogs.catalog_port import CatalogError  # noqa: PLC0415 - as above
+    from spark_jobs.rooms.catalogs.catalog_port import CatalogContext, CatalogError  # noqa: PLC0415 - as above
 
+    monkeypatch.setattr(glue_catalog, "client_of", lambda _: Refusing(glue, code))
+    around = CatalogContext(spark=None, environ={}, storage=Storage(), lake="")  # type: ignore[arg-type]  # Glue needs none
     with pytest.raises(CatalogError) as caught:
-        GlueCatalog(GLUE, Refusing(glue, code)).read(EntryName("s", "t"))
+        glue_catalog.GlueCatalog(GLUE, around).read(EntryName("s", "t"))
     assert (caught.value.code, caught.value.is_down) == (ours, is_down)

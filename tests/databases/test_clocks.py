@@ -30,5 +30,5 @@ def test_the_clock_of_a_session_in_another_zone_is_utc(database: str) -> None:
             connection.execute(sa.text("CREATE TABLE t (id int PRIMARY KEY)"))
         for zone in ZONES:
             url = engine.url.update_query_dict({option: setting.format(zone)})
-            with source_tables.opened(url, schema, "t") as table:
+            with source_tables.opened(url, f"{schema}.t") as table:
                 assert abs(table.now() - datetime.now(UTC)) < timedelta(hours=1)

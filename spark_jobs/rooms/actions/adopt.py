@@ -8,12 +8,10 @@ it goes on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from airflow_gddl.contract.actions import Adopt
-from airflow_gddl.contract.codes import ADOPT_REFUSED
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.result import JobResult, MainCounts
 from airflow_gddl.stores import remove_table
 from spark_jobs.batch import notices
@@ -28,19 +26,18 @@ from spark_jobs.ledger.adoption import (
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.ledger.targets import TargetRecords
-from spark_jobs.plan.applied_settings import AppliedSettings, settings_of
+from spark_jobs.plan.applied_settings import settings_of
 from spark_jobs.plan.batching import state_after
-from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, FileEntry, PlannedFile, TableState
+from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState, first_batch
 from spark_jobs.plan.waiting_files import Discovery
-from spark_jobs.rooms.actions.adopt_checks import files_gone, require_possible, require_seen_commits
+from spark_jobs.rooms.actions.adopt_checks import refused, require_possible, require_seen_commits
 from spark_jobs.rooms.actions.adopt_proof import schema_of_tables
-from spark_jobs.rooms.actions.adopt_proposal import Proposal, asked_of, propose
+from spark_jobs.rooms.actions.adopt_proposal import asked_of, propose
 from spark_jobs.rooms.actions.adopt_release import give_back
+from spark_jobs.rooms.actions.landed_changes import vanished
 from spark_jobs.rules.batch_schema import known_schemas
 from spark_jobs.tables.delta_log import APPEND, MERGE, version_of
 from spark_jobs.tables.engine import Engine
-
-_SAMPLE = 20
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -56,7 +53,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     try:
         return _done(run, totals)
     except FileNotFoundError as error:
-        raise files_gone(run, error) from error
+        raise vanished(run, run.layout.replica, error) from error
 
 
 def _done(run: TableRun, totals: RunTotals) -> JobResult:
@@ -67,29 +64,25 @@ def _done(run: TableRun, totals: RunTotals) -> JobResult:
     before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=not dry_run)
     totals.warn(notices.of_former_target(before, run.spec.table))
     if dry_run:
-        found = propose(run, run.context(), _ledger_of(run))
-        totals.warn(found.warnings)
-        return run.result(totals, status="succeeded", details={"adopt": _described(found)})
+        return run.answer(totals, {"adopt": propose(run, _ledger_of(run), totals)[1]})
     with run.claim() as claim:
         return _taken(run, claim, totals)
 
 
 def _taken(run: TableRun, claim: Claim, totals: RunTotals) -> JobResult:
     storage, state = run.runtime.storage, run.layout.state
-    begun, details = read_adoption(storage, state), {}
+    begun, details = read_adoption(storage, state), dict[str, Any]()
     if begun is not None and not _goes_on(run, begun):
         _undo(run, claim, begun)
         return _taken(replace(run), claim, totals)  # which knows no tables yet
     if begun is None:
-        found = propose(run, run.context(), _ledger_of(run))
-        begun, details = found.adoption, _described(found)
-        totals.warn(found.warnings)
+        begun, details = propose(run, _ledger_of(run), totals)
         claim.check()
         write_adoption(storage, state, begun)
         run.report("plan", 1)
     ledger = run.ledger()
     if not ledger.state.batch:
-        _Takeover(run, run.context(), claim, ledger, begun).carry_out()
+        _take_over(run, claim, ledger, begun)
     end_adoption(storage, state)
     totals.batches = 1
     totals.main = MainCounts(rows=begun.rows)
@@ -106,9 +99,8 @@ def _ledger_of(run: TableRun) -> Ledger:
     """
     ledger = run.ledger()
     if ledger.state.batch or ledger.plan() is not None:
-        what = f"{run.spec.table} is adopted or loaded already: its ledger has {ledger.state.batch} batches"
-        remedy = f"`gddl run --table {run.spec.table}` loads what is new"
-        raise FatalError(ADOPT_REFUSED, what, where=run.layout.state, remedy=remedy)
+        what = f"it is adopted or loaded already: its ledger has {ledger.state.batch} batches"
+        raise refused(run, what, f"`gddl run --table {run.spec.table}` loads what is new", run.layout.state)
     return ledger
 
 
@@ -127,9 +119,8 @@ def _goes_on(run: TableRun, begun: Adoption) -> bool:
     asked, same, context = run.job.options.asked(Adopt), asked_of(run) == begun.asked, run.context()
     if run.ledger().state.batch or _is_marked(context, begun):
         if not same and asked.source_connection:
-            what = f"{run.spec.table}: an adoption was interrupted, and the table has our column already"
-            remedy = "end it without a proof; then `gddl verify`, or --release"
-            raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
+            what = "an adoption was interrupted, and the table has our column already"
+            raise refused(run, what, "end it without a proof; then `gddl verify`, or --release")
         return True
     return same and context.tables.version(context.layout.replica) == begun.version
 
@@ -143,8 +134,8 @@ def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
     context = run.context()
     tables, layout = context.tables, context.layout
     if tables.exists(layout.changes) and tables.last_transaction(layout.changes, APPEND) > version_of(plan_of(begun)):
-        what = f"{run.spec.table}: its change table has more than an adoption has put there"
-        raise FatalError(ADOPT_REFUSED, what, where=layout.changes, remedy="move the change table away")
+        what = "its change table has more than an adoption has put there"
+        raise refused(run, what, "move the change table away", layout.changes)
     claim.check()
     remove_table(run.runtime.storage, layout.changes)
     end_adoption(run.runtime.storage, layout.state)
@@ -152,86 +143,41 @@ def _undo(run: TableRun, claim: Claim, begun: Adoption) -> None:
 
 def plan_of(adoption: Adoption) -> BatchPlan:
     """The batch that it is in the ledger."""
-    return BatchPlan(
-        number=1, mode="initial", planned_at=adoption.planned_at, generation=adoption.baseline.generation,
-        files=adoption.files,
-    )  # fmt: skip
+    return first_batch(adoption.planned_at, adoption.files)
 
 
-@dataclass(frozen=True)
-class _Takeover:
-    run: TableRun
-    context: Engine
-    claim: Claim
-    ledger: Ledger
-    adoption: Adoption
-
-    def carry_out(self) -> None:
-        adoption, schema, plan = (
-            self.adoption,
-            schema_of_tables(self.context.dialect, self.adoption),
-            plan_of(self.adoption),
-        )
-        work = self.context.baseline
-        self.claim.check()
-        if not _is_marked(self.context, adoption):
-            work.append(plan, schema, adoption.baseline)
-            self.run.report("append", 1, adoption.rows)
-            self.claim.check()
-        version = work.mark(plan, schema, adoption.baseline, adoption.version)
-        self.run.report("replica", 1, adoption.rows)
-        self.claim.check()
-        changes = self.context.tables.version(self.context.layout.changes)
-        versions = {"replica": version} | ({} if changes is None else {"changes": changes})
-        state = replace(self._state(plan), delta_versions=versions)
-        files = tuple(self._entry(file) for file in adoption.files)
-        self.run.report("commit", 1)
-        self.ledger.commit(BatchCommit(number=1, plan=plan, files=files, state=state))
-        self.run.report("committed", 1)
-
-    def _state(self, plan: BatchPlan) -> TableState:
-        """The ledger's first state; what the row asks of a table is done by the next batch."""
-        run, adoption = self.run, self.adoption
-        times = self.context.dialect.times
-        columns = dict(zip(adoption.columns, adoption.types, strict=True))
-        _, schemas = known_schemas(self.context.dialect, TableState()).with_groups([columns])
-        after = state_after(plan, TableState(), landing=self.context.layout.landing, remaining=Discovery(), times=times)
-        return replace(
-            after, keys=run.spec.keys, sequence_by=adoption.sequence_by, sequence_type=adoption.sequence_type,
-            sequence_forms=dict(adoption.sequence_forms), max_sequence=adoption.max_sequence,
-            schemas=schemas.schemas, rows=adoption.rows, baseline=adoption.baseline, adopted=True,
-            applied=_nothing_applied(settings_of(run.spec)),
-        )  # fmt: skip
-
-    def _entry(self, file: PlannedFile) -> FileEntry:
-        return replace(file.entry(1), rows=0, schema=0)
+def _take_over(run: TableRun, claim: Claim, ledger: Ledger, adoption: Adoption) -> None:
+    context, plan = run.context(), plan_of(adoption)
+    schema = schema_of_tables(context.dialect, adoption)
+    claim.check()
+    if not _is_marked(context, adoption):
+        context.baseline.append(plan, schema, adoption.baseline)
+        run.report("append", 1, adoption.rows)
+        claim.check()
+    version = context.baseline.mark(plan, schema, adoption.baseline, adoption.version)
+    run.report("replica", 1, adoption.rows)
+    claim.check()
+    changes = context.tables.version(context.layout.changes)
+    versions = {"replica": version} | ({} if changes is None else {"changes": changes})
+    state = replace(_first_state(context, adoption, plan), delta_versions=versions)
+    files = tuple(replace(file.entry(1), rows=0, schema=0) for file in adoption.files)
+    run.report("commit", 1)
+    ledger.commit(BatchCommit(number=1, plan=plan, files=files, state=state))
+    run.report("committed", 1)
 
 
-def _nothing_applied(settings: AppliedSettings) -> AppliedSettings:
-    """Settings of the row without those that the tables don't obey yet."""
-    return replace(
-        settings,
-        history=False,
-        table_properties={},
-        cluster_by=(),
-        description=None,
-        column_descriptions={},
+def _first_state(context: Engine, adoption: Adoption, plan: BatchPlan) -> TableState:
+    """The ledger's first state; what the row asks of a table is done by the next batch."""
+    dialect, spec = context.dialect, context.spec
+    columns = dict(zip(adoption.columns, adoption.types, strict=True))
+    _, schemas = known_schemas(dialect, TableState()).with_groups([columns])
+    # Settings of the row without those that the tables don't obey yet.
+    applied = replace(
+        settings_of(spec), history=False, table_properties={}, cluster_by=(), description=None, column_descriptions={}
     )
-
-
-def _described(found: Proposal) -> dict[str, Any]:
-    adoption = found.adoption
-    return {
-        "rows": adoption.rows,
-        "version": adoption.version,
-        "keys": list(found.keys),
-        "sequence": list(adoption.baseline.sequence),
-        "without_sequence": found.without_sequence,
-        "max_sequence": adoption.max_sequence,
-        "files": len(adoption.files),
-        "newest": [file.path for file in adoption.files[-_SAMPLE:]],
-        "waiting": len(found.later),
-        "next": [file.path for file in found.later[:_SAMPLE]],
-        "adds": list(found.adds),
-        **({"proved": found.proved} if found.proved else {}),
-    }
+    after = state_after(plan, TableState(), landing=context.layout.landing, remaining=Discovery(), times=dialect.times)
+    return replace(
+        after, keys=spec.keys, sequence_by=adoption.sequence_by, sequence_type=adoption.sequence_type,
+        sequence_forms=dict(adoption.sequence_forms), max_sequence=adoption.max_sequence,
+        schemas=schemas.schemas, rows=adoption.rows, baseline=adoption.baseline, adopted=True, applied=applied,
+    )  # fmt: skip

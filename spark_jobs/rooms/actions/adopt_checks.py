@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from airflow_gddl.contract.codes import ADOPT_REFUSED, FILES_CHANGED
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.codes import ADOPT_REFUSED
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import few
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import lowered
@@ -21,6 +21,11 @@ from spark_jobs.tables.snapshots import BESIDE_SPARK, require_known
 from spark_jobs.tables.table_context import TableContext
 
 
+def refused(run: TableRun, what: str, remedy: str, where: str = "") -> FatalError:
+    """`ADOPT_REFUSED`; `where`: empty: the replica."""
+    return FatalError(ADOPT_REFUSED, f"{run.spec.table}: {what}", where=where or run.layout.replica, remedy=remedy)
+
+
 def require_possible(run: TableRun) -> None:
     """Require that a row can be adopted: stored rows must be able to follow its fields.
 
@@ -28,7 +33,7 @@ def require_possible(run: TableRun) -> None:
         FatalError: `ADOPT_REFUSED`: the row asks for what rows of another job can't be.
     """
     for what, remedy in _impossible(run.spec):
-        raise FatalError(ADOPT_REFUSED, f"{run.spec.table}: {what}", where=run.spec.table, remedy=remedy)
+        raise refused(run, what, remedy, run.spec.table)
 
 
 def require_seen_commits(run: TableRun) -> None:
@@ -38,12 +43,8 @@ def require_seen_commits(run: TableRun) -> None:
         FatalError: `ADOPT_REFUSED`: the Delta of this place sees no commits of ours.
     """
     if "DATABRICKS_RUNTIME_VERSION" in run.runtime.environ:
-        what = f"{run.spec.table}: Delta on Databricks does not see the commit that adds _gddl"
-        raise FatalError(
-            ADOPT_REFUSED,
-            what,
-            remedy=f"run `gddl adopt --table {run.spec.table}` on another machine that reaches the lake",
-        )
+        remedy = f"run `gddl adopt --table {run.spec.table}` on another machine that reaches the lake"
+        raise refused(run, "Delta on Databricks does not see the commit that adds _gddl", remedy)
 
 
 def _impossible(spec: TableSpec) -> Iterator[tuple[str, str]]:
@@ -73,27 +74,19 @@ def log_of(run: TableRun) -> ReplayedLog:
     Raises:
         FatalError: `ADOPT_REFUSED`: there is no table, or one that our commits can't go on with.
     """
-    path = run.layout.replica
     try:
-        log = replayed(run.runtime.storage, path)
+        log = replayed(run.runtime.storage, run.layout.replica)
         if log is None:
-            what, remedy = "there is no Delta table", "set `target` or `lake` to where the table is"
-            raise FatalError(ADOPT_REFUSED, f"{run.spec.table}: {what}", where=path, remedy=remedy)
+            raise refused(run, "there is no Delta table", "set `target` or `lake` to where the table is")
         require_known(log, BESIDE_SPARK)
     except (DeclinedError, DamagedLogError) as error:
-        what = f"{run.spec.table}: the table can't be adopted in place: {error}"
         remedy = "remove the feature with the writer that has set it, where that is possible; else load the table again"
-        raise FatalError(ADOPT_REFUSED, what, where=path, remedy=remedy) from error
-    _require_partitions(run.spec, log, path)
+        raise refused(run, f"the table can't be adopted in place: {error}", remedy) from error
+    wanted, names = run.spec.partition_by, ", ".join(log.partition_by)
+    if [name.lower() for name in wanted] != [name.lower() for name in log.partition_by]:
+        what = f"the table is partitioned by [{names}], the metadata row by [{', '.join(wanted)}]"
+        raise refused(run, what, f"write `partition_by: [{names}]` into the metadata row")
     return log
-
-
-def _require_partitions(spec: TableSpec, log: ReplayedLog, path: str) -> None:
-    if [name.lower() for name in spec.partition_by] == [name.lower() for name in log.partition_by]:
-        return
-    names = ", ".join(log.partition_by)
-    what = f"{spec.table}: the table is partitioned by [{names}], the metadata row by [{', '.join(spec.partition_by)}]"
-    raise FatalError(ADOPT_REFUSED, what, where=path, remedy=f"write `partition_by: [{names}]` into the metadata row")
 
 
 def require_columns(run: TableRun, log: ReplayedLog) -> None:
@@ -102,23 +95,19 @@ def require_columns(run: TableRun, log: ReplayedLog) -> None:
     Raises:
         FatalError: `ADOPT_REFUSED`.
     """
-    spec, where = run.spec, run.layout.replica
     try:
         names = schema_of(log.schema).names
     except (TypeError, ValueError, KeyError) as error:
-        what = f"{spec.table}: a column has a type that is not known here: {error}"
-        raise FatalError(
-            ADOPT_REFUSED, what, where=where, remedy="give it another type, or load the table again"
-        ) from error
+        what = f"a column has a type that is not known here: {error}"
+        raise refused(run, what, "give it another type, or load the table again") from error
     if taken := [name for name in names if name.lower() in (GDDL, RESCUED.lower())]:
-        what = f"{spec.table}: the table has a column {taken[0]}, a name that we use"
-        release = f"`gddl adopt --release --table {spec.table}`"
+        release = f"`gddl adopt --release --table {run.spec.table}`"
         remedy = f"where an earlier adoption has left it, {release}; else give it another name"
-        raise FatalError(ADOPT_REFUSED, what, where=where, remedy=remedy)
+        raise refused(run, f"the table has a column {taken[0]}, a name that we use", remedy)
     there = set(lowered(names))
-    if lacking := [key for key in spec.keys if key.lower() not in there]:
-        what = f"{spec.table}: the table has no key column {lacking[0]}; it has {', '.join(names)}"
-        raise FatalError(ADOPT_REFUSED, what, where=where, remedy="correct `keys` in the metadata row")
+    if lacking := [key for key in run.spec.keys if key.lower() not in there]:
+        what = f"the table has no key column {lacking[0]}; it has {', '.join(names)}"
+        raise refused(run, what, "correct `keys` in the metadata row")
 
 
 def require_new_tables(run: TableRun, context: TableContext) -> None:
@@ -131,13 +120,12 @@ def require_new_tables(run: TableRun, context: TableContext) -> None:
     for name in ("changes", "history", "tombstones", "errors"):
         path = getattr(context.layout, name)
         if logs.exists(path):
-            what = f"{run.spec.table}: there is a table of ours already, and no ledger of it"
             release = f"`gddl adopt --release --table {run.spec.table}`"
             remedy = f"restore the ledger; or end with {release} what removed it; or move that table away"
-            raise FatalError(ADOPT_REFUSED, what, where=path, remedy=remedy)
+            raise refused(run, "there is a table of ours already, and no ledger of it", remedy, path)
 
 
-def require_keys(spec: TableSpec, figures: BaselineFigures, shared: SharedKeys, where: str) -> None:
+def require_keys(run: TableRun, figures: BaselineFigures, shared: SharedKeys) -> None:
     """Require keys that are unique and not null.
 
     Raises:
@@ -148,17 +136,10 @@ def require_keys(spec: TableSpec, figures: BaselineFigures, shared: SharedKeys, 
         shown = ", ".join(f"{key} ({count} rows)" for key, count in shared.keys)
         problems.append(f"{shared.sharing} of {shared.rows} rows share their key with others, e.g. {shown}")
     if problems:
-        what = f"{spec.table}: {'; '.join(problems)}"
         remedy = "correct `keys` in the metadata row, or these rows of the table; then adopt it"
-        raise FatalError(ADOPT_REFUSED, what, where=where, remedy=remedy)
+        raise refused(run, "; ".join(problems), remedy)
 
 
 def named(paths: Sequence[str]) -> str:
     """Names of a few files for a message."""
     return few([path.rpartition("/")[2] for path in paths])
-
-
-def files_gone(run: TableRun, error: FileNotFoundError) -> RetriableError:
-    what = f"{run.spec.table}: the other job has removed a file while it was read: {error}"
-    remedy = "run it again, which reads the newest version; keep VACUUM of the other job away meanwhile"
-    return RetriableError(FILES_CHANGED, what, where=run.layout.replica, remedy=remedy)

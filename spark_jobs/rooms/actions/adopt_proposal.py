@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from airflow_gddl.contract.actions import Adopt
-from airflow_gddl.contract.codes import ADOPT_ERASED, ADOPT_NO_SEQUENCE, ADOPT_REFUSED
+from airflow_gddl.contract.codes import ADOPT_ERASED, ADOPT_NO_SEQUENCE
 from airflow_gddl.contract.durations import moment_of
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import few
 from airflow_gddl.contract.result import RunWarning
-from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type, parts_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import moment
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
+from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.adoption import Adoption
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.baseline import Baseline
-from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
+from spark_jobs.plan.planned_batch import PlannedFile, TableState, first_batch
 from spark_jobs.plan.sequence import fit_together
 from spark_jobs.plan.table_schema import Schema
 from spark_jobs.plan.types import lossless, widened_number
@@ -30,37 +31,21 @@ from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rooms.actions.adopt_checks import (
     log_of,
     named,
+    refused,
     require_columns,
     require_keys,
     require_new_tables,
 )
-from spark_jobs.rooms.actions.adopt_proof import Proof
+from spark_jobs.rooms.actions.adopt_proof import prove
 from spark_jobs.rooms.dialects.probe import probe_all
-from spark_jobs.rooms.dialects.protocol import Probed, sequence_type
+from spark_jobs.rooms.dialects.protocol import match, sequence_type
 from spark_jobs.rules.arrays import DeltaSchema, schema_of
 from spark_jobs.rules.baseline_rows import BaselineFigures
 from spark_jobs.rules.batch_schema import BatchSchema, Stored
 from spark_jobs.tables.decoding import Decoding, are_all_deletes, landed
 from spark_jobs.tables.engine import Engine
 
-
-@dataclass(frozen=True, kw_only=True)
-class Proposal:
-    """What an adoption would do.
-
-    Attributes:
-        later: landing files that the next run loads, in their order.
-        adds: what files bring that the table lacks, for people.
-        proved: see `Proof.carry_out`.
-    """
-
-    adoption: Adoption
-    keys: tuple[str, ...]
-    later: tuple[PlannedFile, ...]
-    adds: tuple[str, ...] = ()
-    without_sequence: int = 0
-    warnings: tuple[RunWarning, ...] = ()
-    proved: Mapping[str, Any] = field(default_factory=dict)
+_SAMPLE = 20
 
 
 def asked_of(run: TableRun) -> str:
@@ -73,13 +58,13 @@ def asked_of(run: TableRun) -> str:
     )  # fmt: skip
 
 
-def propose(run: TableRun, context: Engine, ledger: Ledger) -> Proposal:
-    """Check a table, and work out what its adoption would do. Writes nothing.
+def propose(run: TableRun, ledger: Ledger, totals: RunTotals) -> tuple[Adoption, dict[str, Any]]:
+    """Check a table, and work out what its adoption would do, with what people are told of it. Writes nothing.
 
     Raises:
         FatalError: `ADOPT_REFUSED`; as `Decoding.planned`.
     """
-    log = log_of(run)
+    log, context = log_of(run), run.context()
     require_columns(run, log)
     require_new_tables(run, context)
     schema = schema_of(log.schema)
@@ -87,31 +72,28 @@ def propose(run: TableRun, context: Engine, ledger: Ledger) -> Proposal:
     discovery = run.discover(ledger, wait="idle")
     order = _Order.of(run, context, schema, _sample(discovery))
     baseline = order.baseline(run, iso(moment(run, ledger)), log.version)
-    keys, kind = _spelled(schema, run.spec.keys), order.sequence_type or "string"
+    keys, kind = tuple(match(schema.names, key) or key for key in run.spec.keys), order.sequence_type or "string"
     figures = context.baseline.figures(keys, baseline, kind)
-    require_keys(run.spec, figures, context.stored.shared_keys(), context.layout.replica)
+    require_keys(run, figures, context.stored.shared_keys())
     _require_forms(run, figures)
-    files, later = _Cut(run, discovery, is_ordered=bool(order.stored)).parted()
+    files, later = _parted(run, discovery, is_ordered=bool(order.stored))
     adoption = Adoption(
         asked=asked_of(run), planned_at=baseline.applied_at, version=log.version, baseline=baseline, files=files,
         columns=tuple(schema.names), types=tuple(str(column.type) for column in schema.columns), rows=figures.rows,
         sequence_by=order.columns or None, sequence_type=order.sequence_type if figures.highest is not None else None,
         sequence_forms=figures.forms, max_sequence=figures.highest,
     )  # fmt: skip
+    described = {
+        "rows": figures.rows, "version": log.version, "keys": list(keys), "sequence": list(baseline.sequence),
+        "without_sequence": figures.without_sequence, "max_sequence": figures.highest,
+        "files": len(files), "newest": [file.path for file in files[-_SAMPLE:]],
+        "waiting": len(later), "next": [file.path for file in later[:_SAMPLE]], "adds": list(order.adds),
+    }  # fmt: skip
+    if connection := run.job.options.asked(Adopt).source_connection:
+        described["proved"] = prove(run, context, ledger, adoption, connection)
     found = notices.of_discovery(run, discovery)
-    warnings = (*found, *order.warnings, *_of_sequences(baseline, figures), *_of_erased(context))
-    connection, proof = run.job.options.asked(Adopt).source_connection, dict[str, Any]()
-    if connection:
-        proof = Proof(run=run, context=context, ledger=ledger, adoption=adoption).carry_out(connection)
-    return Proposal(
-        proved=proof, adoption=adoption, keys=_spelled(schema, run.spec.keys), later=later, adds=order.adds,
-        without_sequence=figures.without_sequence, warnings=warnings,
-    )  # fmt: skip
-
-
-def _spelled(schema: DeltaSchema, names: Sequence[str]) -> tuple[str, ...]:
-    by_lower = {name.lower(): name for name in schema.names}
-    return tuple(by_lower[name.lower()] for name in names)
+    totals.warn((*found, *order.warnings, *_of_sequences(baseline, figures), *_of_erased(context)))
+    return adoption, described
 
 
 def _sample(discovery: Discovery) -> tuple[PlannedFile, ...]:
@@ -123,11 +105,8 @@ def _sample(discovery: Discovery) -> tuple[PlannedFile, ...]:
 def _require_forms(run: TableRun, figures: BaselineFigures) -> None:
     odd = {name: found for name, found in figures.forms.items() if found and not fit_together(found)}
     for name, found in odd.items():
-        what = (
-            f"{run.spec.table}: texts of {name}, which orders changes, have no one form whose order is known: {found}"
-        )
-        remedy = "name another column in `sequence_by`, or deliver it as numbers"
-        raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
+        what = f"texts of {name}, which orders changes, have no one form whose order is known: {found}"
+        raise refused(run, what, "name another column in `sequence_by`, or deliver it as numbers")
 
 
 def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarning, ...]:
@@ -172,8 +151,7 @@ class _Order:
         planned = _planned(context, run, sample)
         table = planned.table_schema
         _require_kept(run, schema, planned)
-        by_lower = {name.lower(): name for name in schema.names}
-        stored = tuple(by_lower.get(name.lower(), "") for name in table.sequence)
+        stored = tuple(match(schema.names, name) or "" for name in table.sequence)
         stored = stored if all(stored) else ()
         kind: str | None = table.sequence_type
         if stored:
@@ -188,7 +166,7 @@ class _Order:
 
     def baseline(self, run: TableRun, planned_at: str, version: int) -> Baseline:
         return Baseline(
-            batch_id=BatchPlan(number=1, mode="initial", planned_at=planned_at, generation=1, files=()).batch_id,
+            batch_id=first_batch(planned_at).batch_id,
             applied_at=planned_at, source_file=f"{run.layout.replica}@{version}", sequence=self.stored,
             ordered_text=self.ordered_text,
         )  # fmt: skip
@@ -205,26 +183,20 @@ def _require_kept(run: TableRun, schema: DeltaSchema, planned: BatchSchema) -> N
     delivered = {a.target.name for group in planned.plan.groups for a in group.actions if a.source_type is not None}
     own = [n for n in schema.names if n not in delivered and not planned.table_schema.is_technical(n)]
     if own:
-        what = f"{run.spec.table}: `dropped_column: null` would empty columns that files lack: {few(own)}"
-        remedy = "adopt the table with `dropped_column: keep`, or drop these columns first"
-        raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
+        what = f"`dropped_column: null` would empty columns that files lack: {few(own)}"
+        raise refused(run, what, "adopt the table with `dropped_column: keep`, or drop these columns first")
 
 
 def _planned(context: Engine, run: TableRun, sample: Sequence[PlannedFile]) -> BatchSchema:
     """What the newest files would make of the table's columns."""
     probed, _ = probe_all(context.storage, sample, context.dialect)
-    groups = [landed(context, one, _only_deletes(context, one)) for one in probed]
-    plan = BatchPlan(number=1, mode="initial", planned_at=iso(run.runtime.clock()), generation=1, files=tuple(sample))
+    groups = [landed(context, one, partial(are_all_deletes, context, [one])) for one in probed]
+    plan = first_batch(iso(run.runtime.clock()), tuple(sample))
     return Decoding.planned(context, plan, TableState(keys=run.spec.keys), groups, probed).schema
 
 
-def _only_deletes(context: Engine, file: Probed) -> Callable[[str], bool]:
-    return lambda op: are_all_deletes(context, [file], op)
-
-
 def _is_text(kind: str | None, stored: Sequence[str], name: str) -> bool:
-    parsed = parse_type(kind or "string")
-    kinds = [str(field.type) for field in parsed.fields] if isinstance(parsed, StructType) else [str(parsed)]
+    kinds = [str(part) for part in parts_of(parse_type(kind or "string"))]
     return kinds[stored.index(name)] == "string"
 
 
@@ -237,21 +209,21 @@ def _kind_of(
         told: change files say the type of their sequence.
     """
     own = [sequence_type(name, (str(schema.types[name]),), context.dialect) for name in stored]
-    whole = parse_type(planned.table_schema.sequence_type)
-    kinds = [str(field.type) for field in whole.fields] if isinstance(whole, StructType) else [str(whole)]
-    for at, (name, mine, theirs) in enumerate(zip(stored, own, kinds, strict=True)):
-        wider = widened_number(parse_type(theirs), parse_type(mine)) if told else parse_type(mine)
-        fits = lossless(parse_type(mine), wider) and lossless(parse_type(theirs), wider)
-        if told and (not fits or _is_coarser(parse_type(mine), parse_type(theirs))):
+    wider = []
+    for name, kind, theirs in zip(stored, own, parts_of(parse_type(planned.table_schema.sequence_type)), strict=True):
+        mine = parse_type(kind)
+        wide = widened_number(theirs, mine) if told else mine
+        fits = lossless(mine, wide) and lossless(theirs, wide)
+        if told and (not fits or _is_coarser(mine, theirs)):
             what = (
-                f"{run.spec.table}: {name}, which orders changes, is {schema.types[name]} in the table and {theirs} in "
-                "files: its rows can't be compared with changes"
+                f"{name}, which orders changes, is {schema.types[name]} in the table and {theirs} in files: its rows "
+                "can't be compared with changes"
             )
             remedy = "give the column the files' type in the table, or name another column in `sequence_by`"
-            raise FatalError(ADOPT_REFUSED, what, where=run.layout.replica, remedy=remedy)
-        own[at] = str(wider)
-    fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(planned.table_schema.sequence, own, strict=True))
-    return own[0] if len(own) == 1 else f"struct<{fields}>"
+            raise refused(run, what, remedy)
+        wider.append(str(wide))
+    fields = ",".join(f"`{name}`:{kind}" for name, kind in zip(planned.table_schema.sequence, wider, strict=True))
+    return wider[0] if len(wider) == 1 else f"struct<{fields}>"
 
 
 def _is_coarser(mine: SqlType, theirs: SqlType) -> bool:
@@ -264,64 +236,57 @@ def _is_coarser(mine: SqlType, theirs: SqlType) -> bool:
     return (str(mine), str(theirs)) in {("date", "timestamp"), ("date", "timestamp_ntz"), ("float", "double")}
 
 
-@dataclass(frozen=True)
-class _Cut:
-    """Which landing files are in the table.
+def _parted(
+    run: TableRun, discovery: Discovery, *, is_ordered: bool
+) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
+    """Landing files that are in the table, and those that are not, in their order.
 
-    Attributes:
-        is_ordered: whether the table has the columns that order changes.
+    Args:
+        is_ordered: the table has the columns that order changes.
+
+    Raises:
+        FatalError: `ADOPT_REFUSED`.
     """
+    until, landing = _until(run), run.layout.landing
+    files = tuple(file for file in discovery.waiting if _at(file) <= until)
+    later = tuple(file for file in discovery.waiting if _at(file) > until)
+    if loads := [file.path for file in later if file.kind == "load"]:
+        what = f"{len(loads)} files of the full load are not in the table by this cut: {named(loads)}"
+        remedy = (
+            "let the old job load them first, or name a later cut; where they begin a full load of their own, load "
+            "the table again"
+        )
+        raise refused(run, what, remedy, landing)
+    if not is_ordered and (unordered := _out_of_order(run, files, later)):
+        what = (
+            f"files that are not in the table by this cut are older, by their names, than files that are: "
+            f"{named(unordered)}; the table has no column that orders changes, so that they would undo newer rows"
+        )
+        raise refused(run, what, "name a cut before them: files that are loaded once more change nothing", landing)
+    return tuple(replace(file, generation=1) for file in files), later
 
-    run: TableRun
-    discovery: Discovery
-    is_ordered: bool
 
-    def parted(self) -> tuple[tuple[PlannedFile, ...], tuple[PlannedFile, ...]]:
-        """Files that are in the table, and those that are not, in their order.
+def _until(run: TableRun) -> datetime:
+    asked = run.job.options.asked(Adopt).files_until
+    try:
+        until = moment_of(asked).astimezone(UTC)
+    except (ValueError, OverflowError):
+        what = f"--files-until {asked!r} is no moment"
+        raise refused(run, what, "write e.g. 2026-01-31T12:00:00Z", run.layout.landing) from None
+    if until > run.runtime.clock():
+        what = f"--files-until {iso(until)} is in the future: files that the old job has not seen would count"
+        raise refused(run, what, "name the time at which the old job's last run began", run.layout.landing)
+    return until
 
-        Raises:
-            FatalError: `ADOPT_REFUSED`.
-        """
-        until = self._until()
-        files = tuple(file for file in self.discovery.waiting if _at(file) <= until)
-        later = tuple(file for file in self.discovery.waiting if _at(file) > until)
-        if loads := [file.path for file in later if file.kind == "load"]:
-            raise self._refused(
-                f"{len(loads)} files of the full load are not in the table by this cut: {named(loads)}",
-                "let the old job load them first, or name a later cut; where they begin a full load of their own, load "
-                "the table again",
-            )
-        if not self.is_ordered and (unordered := self._out_of_order(files, later)):
-            raise self._refused(
-                f"files that are not in the table by this cut are older, by their names, than files that are: "
-                f"{named(unordered)}; the table has no column that orders changes, so that they would undo newer rows",
-                "name a cut before them: files that are loaded once more change nothing",
-            )
-        return tuple(replace(file, generation=1) for file in files), later
 
-    def _until(self) -> datetime:
-        asked = self.run.job.options.asked(Adopt).files_until
-        try:
-            until = moment_of(asked).astimezone(UTC)
-        except (ValueError, OverflowError):
-            what = f"--files-until {asked!r} is no moment"
-            raise self._refused(what, "write e.g. 2026-01-31T12:00:00Z") from None
-        if until > self.run.runtime.clock():
-            what = f"--files-until {iso(until)} is in the future: files that the old job has not seen would count"
-            raise self._refused(what, "name the time at which the old job's last run began")
-        return until
-
-    def _out_of_order(self, files: Sequence[PlannedFile], later: Sequence[PlannedFile]) -> list[str]:
-        """Change files that are not in the table though files with later names are."""
-        order = self.run.dialect.file_order
-        places = (order(file.path) for file in files if file.kind == "change")
-        newest = max((place for place in places if place is not None), default=None)
-        if newest is None:
-            return []
-        return [file.path for file in later if (place := order(file.path)) is not None and place < newest]
-
-    def _refused(self, what: str, remedy: str) -> FatalError:
-        return FatalError(ADOPT_REFUSED, f"{self.run.spec.table}: {what}", where=self.run.layout.landing, remedy=remedy)
+def _out_of_order(run: TableRun, files: Sequence[PlannedFile], later: Sequence[PlannedFile]) -> list[str]:
+    """Change files that are not in the table though files with later names are."""
+    order = run.dialect.file_order
+    places = (order(file.path) for file in files if file.kind == "change")
+    newest = max((place for place in places if place is not None), default=None)
+    if newest is None:
+        return []
+    return [file.path for file in later if (place := order(file.path)) is not None and place < newest]
 
 
 def _at(file: PlannedFile) -> datetime:

@@ -44,13 +44,13 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """
     asked = run.job.options.asked(ConsistentCut)
     if not asked.cut:
-        return run.result(totals, status="succeeded", details={"facts": codec.plain(facts_of(run, asked.at))})
+        return run.answer(totals, {"facts": codec.plain(facts_of(run, asked.at))})
     cut = read_cut(run.runtime.storage, run.job.roots.lake, asked.cut)
     entry = cut.of(run.spec.table)
     if entry is None:
         what = f"the cut {cut.name} has no table {run.spec.table}"
         raise FatalError(CUT_MISSING, what, where=run.spec.table, remedy="make the cut again")
-    return run.result(totals, status="succeeded", details={"table": codec.plain(_made(run, cut, entry))})
+    return run.answer(totals, {"table": codec.plain(_made(run, cut, entry))})
 
 
 def _made(run: TableRun, cut: Cut, entry: CutTable) -> CutTable:

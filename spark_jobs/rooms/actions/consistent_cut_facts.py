@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,17 +43,12 @@ from spark_jobs.plan.planned_batch import FileEntry, TableState
 from spark_jobs.plan.sequence import COMMIT_AND_PLACE, place_in_log
 from spark_jobs.plan.sharding import rebuild_of, refreshed
 from spark_jobs.plan.source_snapshots import is_alone, is_whole, text_of
-from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rooms.actions.consistent_cut_rows import VOID, least, most
+from spark_jobs.plan.table_schema import TableSchema
+from spark_jobs.rooms.actions.consistent_cut_rows import VOID, least, most, reports
 from spark_jobs.rooms.sources import LogEnd, reader_of
 from spark_jobs.rules.order import ARCHIVED, gddl_fields
 from spark_jobs.tables.engine import Engine
-from spark_jobs.tables.table_rows import Source, by_file, without_places
 
-if TYPE_CHECKING:
-    from spark_jobs.tables.delta_tables import Tables
-
-_CHANGES = "changes"
 _OF_STATEMENT = "ar_h_timestamp"
 _COMMIT_TIMES = ("ar_h_commit_timestamp", _OF_STATEMENT, "dms_timestamp")
 """Columns of commit times in the order in which they are taken, and one whose time may be that of a statement."""
@@ -151,27 +146,6 @@ def _time_columns(run: TableRun) -> tuple[str, ...]:
     return (named.lower(), *_COMMIT_TIMES) if named else _COMMIT_TIMES
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Load:
-    """The newest full load; see `CutFacts`."""
-
-    least: str
-    above: str = ""
-    loaded_at: str = ""
-    number: int = 0
-
-
-@dataclass(frozen=True)
-class _End:
-    """Up to where changes have come; see `CutFacts`."""
-
-    complete: str
-    until: str
-    whole: bool = False
-    lacking: str = ""
-    known_at: str | None = None
-
-
 @dataclass(frozen=True)
 class _Known:
     """What ledger, quarantine, landing folder and log say of a table, under its claim."""
@@ -189,20 +163,17 @@ class _Known:
         run, state = self.run, self.state
         log = reader_of(run.spec).log_end(run) if self.kind == "log" else None
         connector = self._connector() if self.kind == "log" and log is None else ""
-        load = self._load()
+        facts = self._with_load(CutFacts(
+            table=run.spec.table, kind=self.kind, generation=state.generation, version=0, complete="", until="",
+            whole=False, least="", newest=state.max_commit_ts, connector=connector, keys=key_forms(run.spec),
+        ))  # fmt: skip
         listed_at = run.runtime.clock()  # what lands meanwhile is not known
         floors = tuple(self._gaps())
-        end = self._end(log, None if floors else listed_at)
+        facts = self._with_end(facts, log, None if floors else listed_at)
         for floor, reason in floors:
-            if floor < end.complete:
-                end = _End(floor, floor, lacking=reason)
-        version = self.context.tables.version(run.layout.changes)
-        return CutFacts(
-            table=run.spec.table, kind=self.kind, generation=state.generation, version=version or 0,
-            complete=end.complete, until=end.until, whole=end.whole, lacking=end.lacking, least=load.least,
-            above=load.above, loaded_at=load.loaded_at, newest=state.max_commit_ts, known_at=end.known_at,
-            number=load.number, connector=connector, keys=key_forms(run.spec),
-        )  # fmt: skip
+            if floor < facts.complete:
+                facts = replace(facts, complete=floor, until=floor, whole=False, lacking=reason, known_at=None)
+        return replace(facts, version=self.context.tables.version(run.layout.changes) or 0)
 
     def _connector(self) -> str:
         """The one of Debezium's connectors whose events the table has, in one partition of a topic.
@@ -224,8 +195,9 @@ class _Known:
             raise _refused(self.run, what, f"{_LEAVE_OUT}; or ingest one connector's events")
         return known.sources[0]
 
-    def _load(self) -> _Load:
-        """
+    def _with_load(self, facts: CutFacts) -> CutFacts:
+        """With what is known of the newest full load.
+
         Raises:
             FatalError: `CUT_REFUSED`.
         """
@@ -242,44 +214,46 @@ class _Known:
                 what = "no file of a full load was ingested, so that its rows from before its changes are not known"
                 raise _refused(run, what, f"{_LEAVE_OUT}; or let the task load it")
             by = _by_any_clock(max(one.modified for one in loads))
-            return _Load(least=time_place(datetime.fromisoformat(by)))
+            return replace(facts, least=time_place(datetime.fromisoformat(by)))
         load = run.source_load
         if load is None or not loads:
-            return self._snapshot()
+            return self._with_snapshot(facts)
         if not load.place:
             what = "its full load has not noted where the log was when it ended"
             raise _refused(run, what, f"load it again: `gddl load --again --table {run.spec.table}`")
-        return _Load(least=load.place, number=number_of_log(load.log), loaded_at=_by_any_clock(load.ended))
+        ended = _by_any_clock(load.ended)
+        return replace(facts, least=load.place, number=number_of_log(load.log), loaded_at=ended)
 
-    def _snapshot(self) -> _Load:
-        """By the snapshot of Debezium that the generation begins with."""
+    def _with_snapshot(self, facts: CutFacts) -> CutFacts:
+        """With the load, by the snapshot of Debezium that the generation begins with."""
         known = self.state.snapshots
         runs = [] if known is None else [one for one in known.runs if one.generation == self.state.generation]
         if known is None or not runs or known.merged or not is_whole(known, runs[-1], self.state.max_sequence):
             what = "no full load of it is known that begins what it holds, and that has ended"
             raise _refused(self.run, what, f"{_LEAVE_OUT}; or let the connector take a snapshot")
         position = runs[-1].position
-        return _Load(
-            least=epoch_of(position) + position.rpartition(".")[2], above=position, number=number_in(position),
+        return replace(
+            facts, least=epoch_of(position) + position.rpartition(".")[2], above=position, number=number_in(position),
             loaded_at=_by_any_clock(runs[-1].since),
         )  # fmt: skip
 
-    def _end(self, log: LogEnd | None, listed_at: datetime | None) -> _End:
-        """
+    def _with_end(self, facts: CutFacts, log: LogEnd | None, listed_at: datetime | None) -> CutFacts:
+        """With up to where changes have come.
+
         Args:
             listed_at: when the landing folder was listed; None: something of the table is missing.
         """
         if self.kind == "time":
-            return self._end_by_time(listed_at)
+            return self._with_end_by_time(facts, listed_at)
         if log is not None:
-            complete = place_in(log.number, log.commit or 0)
-            return _End(complete, place_in(log.number, log.until), whole=True, known_at=log.read_at or None)
+            complete, until = (place_in(log.number, place) for place in (log.commit or 0, log.until))
+            return replace(facts, complete=complete, until=until, whole=True, known_at=log.read_at or None)
         if reads_of(self.run.spec) == "log":
             raise _refused(self.run, "its log was not read yet", f"`gddl run --table {self.run.spec.table}`")
         newest = _commit_before(text_of(self.state.max_sequence))
-        return _End(newest, newest, lacking="it has no newer change")
+        return replace(facts, complete=newest, until=newest, lacking="it has no newer change")
 
-    def _end_by_time(self, listed_at: datetime | None) -> _End:
+    def _with_end_by_time(self, facts: CutFacts, listed_at: datetime | None) -> CutFacts:
         newest = self.state.max_commit_ts
         commit = None if newest is None else moment_of(newest).timestamp()
         as_of = None if listed_at is None else listed_at.timestamp()
@@ -288,9 +262,10 @@ class _Known:
         if until is None:
             has_changes = self.state.max_sequence is not None
             why = "none of its changes has a commit time" if has_changes else "it has no change yet"
-            return _End(_NOTHING, _NOTHING, lacking=why)
+            return replace(facts, complete=_NOTHING, until=_NOTHING, lacking=why)
         place = time_place(datetime.fromtimestamp(until, UTC))
-        return _End(place, place, lacking="it has no newer change, and its source no newer row of a heartbeat")
+        why = "it has no newer change, and its source no newer row of a heartbeat"
+        return replace(facts, complete=place, until=place, lacking=why)
 
     def _require_clocks(self) -> None:
         """Require that no commit time is later than its file: all else is told by comparing the two.
@@ -307,7 +282,7 @@ class _Known:
                 raise _refused(self.run, what, f"{_LEAVE_OUT}; or let the times be of UTC")
 
     def _heartbeat(self, listed_at: datetime | None) -> HeartbeatFacts | None:
-        """Its newest commit in files that landed so long ago that all before it has landed; see `_end`."""
+        """Its newest commit in files that landed so long ago that all before it has landed; see `_with_end`."""
         name = self.run.spec.heartbeat
         if name is None or listed_at is None:
             return None
@@ -349,9 +324,9 @@ class _Known:
 
     def _before(self, path: str) -> str:
         """The bound before which nothing can be in a file: what files before it hold, in the order of names."""
-        order = self.run.dialect.file_order
+        order, entry = self.run.dialect.file_order, self.ledger.entries().get(path)
         place = order(path)
-        if place is None or self._is_of_load(path):
+        if place is None or (entry is not None and entry.kind == "load"):
             return _NOTHING
         before = [
             one for name, one in self.ledger.all_entries().items()
@@ -374,10 +349,6 @@ class _Known:
         except ValueError:  # it has none
             return _NOTHING
 
-    def _is_of_load(self, path: str) -> bool:
-        entry = self.ledger.entries().get(path)
-        return entry is not None and entry.kind == "load"
-
     def places(self, asked: AskedMoment, facts: CutFacts) -> FoundPlaces:
         """What the changes say of the moment; nothing of commit times, which compare as they are."""
         if self.kind == "time":
@@ -385,7 +356,7 @@ class _Known:
         path = self.run.layout.changes
         until = None if asked.position is None else place_in(facts.number, asked.position)
         rule = _Places(until=until, time=None if asked.time is None else iso(asked.time))
-        found = [*_scanned(self.context.whole_tables_of(path), path, rule), self._truncates(rule)]
+        found = [*reports(self.context.whole_tables_of(path), path, rule), self._truncates(rule)]
         before = most(found, "before")
         own = most([one for one in found if one["before"] == before], "own")
         return FoundPlaces(
@@ -427,11 +398,6 @@ def _landed(ledger: Ledger, listed_at: datetime) -> list[FileEntry]:
         if landed:
             return landed
     return []
-
-
-def _scanned(tables: Tables, path: str, rule: _Places) -> Sequence[Mapping[str, Any]]:
-    source = Source.of(tables.existing(path), without_places, [GDDL])
-    return by_file(tables, source, rule)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -31,10 +31,10 @@ from spark_jobs.rules.stored_columns import change_schema, key_schema
 from spark_jobs.rules.truncates import MOST_KEPT
 from spark_jobs.tables import table_definition
 from spark_jobs.tables.delta_tables import Tables, Write
-from spark_jobs.tables.file_rules import output_of, written
-from spark_jobs.tables.table_rows import Source, by_file, by_key, without_places
+from spark_jobs.tables.file_rules import Output, output_of, written
+from spark_jobs.tables.table_rows import FileRule, Source, by_file, by_key, without_places
 
-_CHANGES = "changes"
+CHANGES = "changes"
 _APP = "as-of"
 VOID = "void"
 """Type of a column that files have nothing but nulls in."""
@@ -103,31 +103,62 @@ class CutRule:
 
     def changes(self, rows: pa.Table) -> pa.Table:
         """The changes of the cut, at their keys."""
-        kept = rows.filter(self.has(gddl_fields(rows)))
-        return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
+        return self._of_keys(rows.filter(self.has(gddl_fields(rows))))
 
     def of_generation(self, rows: pa.Table) -> pa.Table:
         """The changes of the newest generation, whether the cut has them or not, at their keys."""
-        kept = rows.filter(pc.equal(gddl_fields(rows)["generation"], self.generation))
+        return self._of_keys(rows.filter(pc.equal(gddl_fields(rows)["generation"], self.generation)))
+
+    def _of_keys(self, kept: pa.Table) -> pa.Table:
         return for_both_keys(by_name(kept, change_schema(self.schema)), self.schema)
 
-    def overtaken(self, changes: pa.Table) -> int:
+    # Rules of tasks
+
+    def overtaken(self, _storage: Storage, rows: Mapping[str, pa.Table]) -> int:
         """Of how many keys the cut has a change that follows one that it lacks, in the order of the source's log.
 
         Args:
-            changes: see `of_generation`; all changes of each key.
+            rows: see `of_generation`; all changes of each key.
         """
         schema = replace(self.schema, truncates=())
-        events = ordered(as_events(changes, schema), schema)
+        events = ordered(as_events(rows[CHANGES], schema), schema)
         lacks = np.asarray(pc.invert(self.has(gddl_fields(events.rows))), dtype=bool)[events.at]
         key = np.cumsum(events.begins)
         before = np.cumsum(lacks)
         first = np.concatenate([[0], before[:-1]])[events.starts][key - 1] if len(key) else before
         return len(np.unique(key[~lacks & (before > first)]))
 
-    def rows(self, changes: pa.Table) -> pa.Table:
-        """Rows of the replica that these changes give; all changes of each key."""
-        return rebuilt_rows(as_events(changes, self.schema), self.schema, self.generation)
+    def made(self, output: Output, storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
+        """Write rows of the replica that changes give, of which there are all of each key; see `Output.report`."""
+        rebuilt = rebuilt_rows(as_events(rows[CHANGES], self.schema), self.schema, self.generation)
+        return output.report(storage, rebuilt)
+
+    def scan(self, _storage: Storage, rows: pa.Table) -> dict[str, Any]:
+        """See `Included`."""
+        gddl = gddl_fields(rows)
+        archived, counts = _count(self.lacks_archived(gddl)), pc.greater(gddl["generation"], ARCHIVED)
+        gddl = {name: part.filter(counts) for name, part in gddl.items()}
+        has, before = self.has(gddl), self.before(gddl)
+        mine = {name: part.filter(has) for name, part in gddl.items()}
+        files = pc.unique(mine["source_file"].filter(pc.equal(mine["generation"], self.generation))).to_pylist()
+        again = [path for path in files if path is not None and is_resynced(path)]
+        highest, lowest = self._around(gddl, has)
+        return {
+            "changes": len(mine["op"]), "archived": archived,
+            "commit_ts": _iso(pc.max(mine["commit_ts"])),
+            "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
+            "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(_are_loaded(gddl)))),
+            "resynced": _count(pc.is_in(mine["source_file"], value_set=pa.array(again, pa.string()))),
+            "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))), "highest": highest, "lowest": lowest,
+        }  # fmt: skip
+
+    def _around(self, gddl: Mapping[str, pa.Array], has: pa.Array) -> tuple[str | None, str | None]:
+        """`Included.highest` and `lowest` of a file."""
+        if not pt.is_string(gddl["sequence"].type):
+            return None, None
+        here = pc.equal(gddl["generation"], self.generation)
+        mine, others = (gddl["sequence"].filter(pc.and_(here, mask)) for mask in (has, pc.invert(has)))
+        return pc.max(mine).as_py(), pc.min(others).as_py()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,8 +234,7 @@ def least(reports: Iterable[Mapping[str, Any]], name: str) -> Any:
 
 def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     """Look at `_gddl` of all changes of a table."""
-    source = Source.of(tables.existing(path), without_places, [GDDL])
-    parts = by_file(tables, source, _Scan(rule))
+    parts = reports(tables, path, rule.scan)
 
     def total(name: str) -> int:
         return sum(part[name] for part in parts)
@@ -217,44 +247,16 @@ def scanned(tables: Tables, path: str, rule: CutRule) -> Included:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _Scan:
-    """See `Included`; sent to tasks."""
-
-    rule: CutRule
-
-    def __call__(self, storage: Storage, rows: pa.Table) -> dict[str, Any]:  # noqa: ARG002 - writes nothing
-        gddl = gddl_fields(rows)
-        archived, counts = _count(self.rule.lacks_archived(gddl)), pc.greater(gddl["generation"], ARCHIVED)
-        gddl = {name: part.filter(counts) for name, part in gddl.items()}
-        has, before = self.rule.has(gddl), self.rule.before(gddl)
-        mine = {name: part.filter(has) for name, part in gddl.items()}
-        files = pc.unique(mine["source_file"].filter(pc.equal(mine["generation"], self.rule.generation))).to_pylist()
-        again = [path for path in files if path is not None and is_resynced(path)]
-        highest, lowest = self._around(gddl, has)
-        return {
-            "changes": len(mine["op"]), "archived": archived,
-            "commit_ts": _iso(pc.max(mine["commit_ts"])),
-            "schemas": [one for one in pc.unique(mine["schema"]).to_pylist() if one is not None],
-            "unplaced": _count(pc.and_(pc.is_null(before), pc.invert(_are_loaded(gddl)))),
-            "resynced": _count(pc.is_in(mine["source_file"], value_set=pa.array(again, pa.string()))),
-            "oldest": _iso(pc.min(gddl["applied_at"].filter(pc.invert(has)))), "highest": highest, "lowest": lowest,
-        }  # fmt: skip
-
-    def _around(self, gddl: Mapping[str, pa.Array], has: pa.Array) -> tuple[str | None, str | None]:
-        """`Included.highest` and `lowest` of a file."""
-        if not pt.is_string(gddl["sequence"].type):
-            return None, None
-        here = pc.equal(gddl["generation"], self.rule.generation)
-        mine, others = (gddl["sequence"].filter(pc.and_(here, mask)) for mask in (has, pc.invert(has)))
-        return pc.max(mine).as_py(), pc.min(others).as_py()
+def reports(tables: Tables, path: str, rule: FileRule) -> list[dict[str, Any]]:
+    """What a rule reports of `_gddl` of each file of a table."""
+    source = Source.of(tables.existing(path), without_places, [GDDL])
+    return by_file(tables, source, rule)
 
 
 def overtaken(tables: Tables, path: str, rule: CutRule) -> int:
     """See `CutRule.overtaken`, of all keys of a table."""
     source = Source.of(tables.existing(path), rule.of_generation)
-    counts = by_key(tables, {_CHANGES: source}, key_schema(rule.schema), lambda _, rows: rule.overtaken(rows[_CHANGES]))
-    return sum(counts)
+    return sum(by_key(tables, {CHANGES: source}, key_schema(rule.schema), rule.overtaken))
 
 
 def _are_loaded(gddl: Mapping[str, pa.Array]) -> pa.Array:
@@ -289,10 +291,6 @@ def make(
     tables.create(definition)
     output = replace(output_of(tables, path, rule.schema.keys, tables.moment * 1000), keys=None)
     source = Source.of(tables.existing(changes), rule.changes)
-
-    def made(storage: Storage, rows: Mapping[str, pa.Table]) -> dict[str, Any]:
-        return output.report(storage, rule.rows(rows[_CHANGES]))
-
-    files, rows = written(by_key(tables, {_CHANGES: source}, key_schema(rule.schema), made))
+    files, rows = written(by_key(tables, {CHANGES: source}, key_schema(rule.schema), partial(rule.made, output)))
     tables.commit(path, Write(app=_APP, version=1, written=files, metrics={"numOutputRows": rows}))
     return rows

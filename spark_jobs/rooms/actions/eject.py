@@ -16,6 +16,7 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.erasures import ErasureRegister
 from spark_jobs.ledger.ledger import Ledger
+from spark_jobs.rooms.dialects.protocol import match
 from spark_jobs.rules.erasure import ErasedKeys
 from spark_jobs.rules.order import ARCHIVED
 from spark_jobs.rules.texts import WHOLE_NUMBERS
@@ -49,7 +50,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         "salt": register.salt_path if erased else "",
         "quarantined": context.quarantine.counts()[0],
     }
-    return run.result(totals, status="succeeded", details=details)
+    return run.answer(totals, details)
 
 
 def _reasons_against(
@@ -76,16 +77,11 @@ def _reasons_against(
         yield f"{texts[0]}, which orders changes, is text in a form of its own", "order by a column of numbers or times"
     if renamed := [name for name in types if delivered_name(name) != name]:
         yield f"files deliver {renamed[0]} under a name that is reserved", "give it another one: `rename`"
+    by_hand = "keep the metadata row, or write the job by hand"
     if erased and not {types.get(name) for name in _spelled(run.spec.keys, types)} <= {*WHOLE_NUMBERS, "string"}:
-        yield (
-            "keys of other types than whole numbers and text were erased",
-            "keep the metadata row, or write the job by hand",
-        )
+        yield "keys of other types than whole numbers and text were erased", by_hand
     if erased and not all(kind in (*WHOLE_NUMBERS, "string") or kind.startswith("decimal") for kind in kinds.values()):
-        yield (
-            "keys were erased, and times or fractions order changes",
-            "keep the metadata row, or write the job by hand",
-        )
+        yield "keys were erased, and times or fractions order changes", by_hand
 
 
 def _loaded(run: TableRun, ledger: Ledger) -> Iterator[str]:
@@ -104,8 +100,7 @@ def _written_again(run: TableRun, ledger: Ledger) -> Iterator[str]:
 
 def _spelled(names: Sequence[str], types: Mapping[str, str]) -> list[str]:
     """Columns as the replica spells them; one that it lacks, such as the order's after a full load alone, as given."""
-    by_lower = {name.lower(): name for name in types}
-    return [by_lower.get(name.lower(), name) for name in names]
+    return [match(types, name) or name for name in names]
 
 
 def _bound(erased: ErasedKeys, key_hash: str) -> tuple[str, list[str] | None]:

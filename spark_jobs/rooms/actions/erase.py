@@ -23,8 +23,8 @@ from airflow_gddl.contract.layout import STATE, Layout, join, landing_root, resu
 from airflow_gddl.contract.names import before_image_name, landed_name
 from airflow_gddl.contract.result import JobResult, MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
-from airflow_gddl.contract.sql_types import SqlType
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
+from spark_jobs.batch import notices
 from spark_jobs.batch.erasable import require_erasable
 from spark_jobs.batch.pending import let_go_of_unwritten
 from spark_jobs.batch.runtime import iso
@@ -54,16 +54,14 @@ class Search:
 
     Attributes:
         key: key column to its text as the source has it, before any mask.
-        kinds: their types.
-        hashed: those that are masked, named by the text that their mask hashes.
+        wanted: has their types, and those that are masked, named by the text that their mask hashes.
         exports: files of snapshots, which are searched in place of change files that are made of them; None: the table
             has none.
     """
 
     context: Engine
     key: Mapping[str, str]
-    kinds: Mapping[str, SqlType]
-    hashed: frozenset[str]
+    wanted: WantedKey
     exports: tuple[PlannedFile, ...] | None = None
 
     def run(self) -> tuple[tuple[PlannedFile, ...], tuple[str, ...]]:
@@ -93,11 +91,9 @@ class Search:
 
     def _holds(self, file: PlannedFile) -> bool | None:
         """None for a file that can't be read."""
-        try:
-            with reading(file):
-                return self._holds_key(file)
-        except QuarantinableError:
-            return None
+        with suppress(QuarantinableError), reading(file):
+            return self._holds_key(file)
+        return None
 
     def _holds_key(self, file: PlannedFile) -> bool | None:
         probed, _ = probe_all(self.context.storage, [file], self.context.dialect)
@@ -131,9 +127,9 @@ class Search:
         return all(self._text(v, name) == text for v, (name, text) in zip(row, wanted, strict=True))
 
     def _text(self, value: Any, name: str) -> str | None:
-        if name in self.hashed and value is not None and not isinstance(value, bytes):
+        if name in self.wanted.hashed and value is not None and not isinstance(value, bytes):
             return masked_text(value)
-        return key_text(value, self.kinds[name])
+        return key_text(value, self.wanted.kinds[name])
 
 
 def act(run: TableRun, totals: RunTotals) -> JobResult:
@@ -158,10 +154,10 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
             totals=totals,
         ).carry_out()  # fmt: skip
     run.report("done")
-    return run.result(totals, status="succeeded", details=asdict(done))
+    return run.answer(totals, asdict(done))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class _Erasing:
     run: TableRun
     context: Engine
@@ -172,7 +168,7 @@ class _Erasing:
     totals: RunTotals
     others: list[tuple[str, ...]] = field(default_factory=list)
     """Keys from which rows were moved to this one, as text."""
-    noted: list[Erasure] = field(default_factory=list)
+    noted: Erasure = field(init=False)
     """The record as it was last written."""
 
     def carry_out(self) -> Erasure:
@@ -188,8 +184,7 @@ class _Erasing:
         files, unread = Search(
             context=self.context,
             key=delivered,
-            kinds=self.wanted.kinds,
-            hashed=self.wanted.hashed,
+            wanted=self.wanted,
             exports=reader_of(run.spec).exports(run),
         ).run()
         key_hash = register.salted().hash_of(self.wanted.stored)
@@ -200,14 +195,15 @@ class _Erasing:
         run.ledger().forget_delta_logs()
         register.write(known)
         run.report("remembered")
-        before, self.noted[:] = known, [known]
+        before = self.noted = known
         for name, count in self._tables():
             if name == "replica":
                 self._count(count)
             run.report(name, rows=count)
             self.claim.check()
-        known = self.noted[0]
-        self._records()
+        known = self.noted
+        while self._clean_records():  # until none has the key: loads archive records meanwhile, without a claim
+            pass
         self._leftovers()
         run.report("leftovers")
         now = run.runtime.clock()
@@ -235,19 +231,19 @@ class _Erasing:
 
     def _note(self, name: str, count: int) -> None:
         """Write to the record how many rows of a table are about to go, unless a killed attempt has."""
-        known = self.noted[0]
+        known = self.noted
         if name in known.counted:
             return
         rows, batch = known.rows, known.batch
         if name == "replica" and count:
             rows, batch = max(0, self.ledger.state.rows - count), self.ledger.state.batch
         removed = {**known.removed, name: known.removed.get(name, 0) + count}
-        self.noted[0] = replace(known, removed=removed, counted=(*known.counted, name), rows=rows, batch=batch)
-        self.context.erasures.write(self.noted[0])
+        self.noted = replace(known, removed=removed, counted=(*known.counted, name), rows=rows, batch=batch)
+        self.context.erasures.write(self.noted)
 
     def _count(self, removed: int) -> None:
         """Store the replica's row count in the ledger."""
-        known, rows = self.noted[0], self.ledger.state.rows
+        known, rows = self.noted, self.ledger.state.rows
         if known.rows is not None and known.batch == self.ledger.state.batch:
             rows = known.rows
             self.ledger.note_rows(rows)
@@ -273,16 +269,9 @@ class _Erasing:
         if exists(layout.errors):
             yield "errors", eraser.remove_records(layout.errors, self.wanted.is_in, partial(self._note, "errors"))
 
-    def _records(self) -> None:
-        """Remove samples with this key from run records and results.
-
-        Repeats until none has the key: loads archive records meanwhile, without a claim.
-        """
-        while self._clean_records():
-            pass
-
     def _clean_records(self) -> bool:
-        """Whether a record was changed, or was removed meanwhile."""
+        """Remove samples with this key from run records and results; whether one was changed, or was removed
+        meanwhile."""
         storage, roots = self.run.runtime.storage, self.run.job.roots
         answer = f"/{result_name(self.run.spec.table)}"
         paths = [f.path for f in storage.list(Layout.of(roots, self.run.spec).runs)]
@@ -295,20 +284,20 @@ class _Erasing:
                 changed = True
                 continue
             # An archive has one record per line; a single record has no line break.
-            lines = [self._without_shown(line) for line in text.split("\n")]
-            if any(shown for _, shown in lines):
-                storage.write(path, "\n".join(line for line, _ in lines).encode())
+            cleaned = "\n".join(map(self._without_shown, text.split("\n")))
+            if cleaned != text:
+                storage.write(path, cleaned.encode())
                 changed = True
         return changed
 
-    def _without_shown(self, line: str) -> tuple[str, bool]:
-        """A record without those items of its lists that show the key, and whether it had any."""
+    def _without_shown(self, line: str) -> str:
+        """A record without those items of its lists that show the key."""
         try:
             record = json.loads(line)
         except ValueError:
-            return line, False
+            return line
         kept = self._left_of(record)
-        return (line, False) if kept == record else (json.dumps(kept), True)
+        return line if kept == record else json.dumps(kept)
 
     def _left_of(self, value: Any) -> Any:
         """Samples of warnings are texts; keys that differ and rows of the quarantine are texts within objects."""
@@ -338,13 +327,9 @@ class _Erasing:
 def _warnings(
     spec: TableSpec, done: Erasure, unread: tuple[str, ...], others: Sequence[tuple[str, ...]]
 ) -> list[RunWarning]:
-    warnings = []
-    if done.files:
-        message = "landing files still hold the key: delete them whole (a load file written again is a new full load)"
-        warnings.append(RunWarning(code=ERASED_IN_FILES, message=message, count=len(done.files), sample=done.files[:5]))
-    if unread:
-        message = "landing files that can't be read may hold the key"
-        warnings.append(RunWarning(code=FILE_UNREADABLE, message=message, count=len(unread), sample=unread[:5]))
+    message = "landing files still hold the key: delete them whole (a load file written again is a new full load)"
+    warnings = [*notices.of_names(ERASED_IN_FILES, message, done.files)]
+    warnings += notices.of_names(FILE_UNREADABLE, "landing files that can't be read may hold the key", unread)
     if others:
         message = "rows were moved to the key from others, under which their older changes stay: erase these too"
         keys = tuple(json.dumps(dict(zip(spec.keys, key, strict=True)), ensure_ascii=False) for key in others)

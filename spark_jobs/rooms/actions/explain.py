@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -53,15 +52,11 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     notices.require_first_load(run.spec.table, ledger)
     notices.require_keyed(run.spec, ledger.state)
     require_same_identity(run.spec, ledger.state)
-    unfinished = ledger.plan() is not None
-    context = run.context()
-    context = context.suited(few_rows=has_few_rows(ledger.state))
+    context = run.context().suited(few_rows=has_few_rows(ledger.state))
     require_loaded_tables(context, ledger.state)
     table_schema = context.stored_schema(ledger.state)
     wanted = WantedKey.of(run.spec, table_schema, asked.key)
-    details = _details(run, context, table_schema, wanted, ledger)
-    details["batch_unfinished"] = unfinished
-    return run.result(totals, status="succeeded", details=details)
+    return run.answer(totals, _details(run, context, table_schema, wanted, ledger))
 
 
 def _details(
@@ -73,12 +68,23 @@ def _details(
         for path in (layout.changes, layout.replica, layout.tombstones)
     )  # fmt: skip
     quarantine, erased_at = _quarantined(context, wanted), _erased_at(context, wanted)
-    if changes is None or replica is None:
-        raise _not_found(run)  # a table without changes yet has no keys either
-    if not (changes.count or replica.count or (tombstones and tombstones.count) or quarantine["records"] or erased_at):
-        raise _not_found(run)
+    # A table without changes yet has no keys either.
+    if (
+        changes is None
+        or replica is None
+        or not (
+            changes.count or replica.count or (tombstones and tombstones.count) or quarantine["records"] or erased_at
+        )
+    ):
+        raise FatalError(
+            KEY_NOT_FOUND,
+            "the table has no change, row, delete or quarantined record of this key",
+            where=run.spec.table,
+            remedy="write the key as the source has it; `gddl run --dry-run` shows files that were not loaded yet",
+        )
     history = key_history(changes.rows, replica.rows, table_schema, wanted.stored, state.swept)
     left_out = changes.count - changes.rows.num_rows
+    stored = replica_records(replica.rows, table_schema)
     deletes = [] if tombstones is None else row_facts(tombstones.rows, table_schema)
     return {
         "keys": [key_json(table_schema, wanted.stored)],
@@ -87,13 +93,15 @@ def _details(
         "changes": [_plain(asdict(change)) for change in history.changes],
         "left_out": left_out,
         "archived": changes.rows.num_rows - that_count(changes.rows).num_rows,
-        "replica": replica_records(replica.rows, table_schema),
+        "replica": stored,
         "tombstone": deletes[-1] if deletes else None,
         "generation": state.generation,
         "swept": state.swept,
         "quarantine": quarantine,
-        "may_be_stale": _may_be_stale(quarantine["records"], replica_records(replica.rows, table_schema)),
+        # A quarantined record came with the newest change of the row, or later.
+        "may_be_stale": any(one["batch_id"] >= row["batch_id"] for one in quarantine["records"] for row in stored),
         "erased_at": erased_at,
+        "batch_unfinished": ledger.plan() is not None,
         "changes_cut_before": cut_before(run.runtime.storage, layout.state),
     }
 
@@ -113,24 +121,16 @@ def _quarantined(context: Engine, wanted: WantedKey) -> dict[str, Any]:
     """Unresolved records of the key, how many rows were searched of how many, and the number of unread files."""
     quarantine = context.quarantine
     unresolved = quarantine.unresolved(_SEARCHED)
-    records = [{name: row[name] for name in _SHOWN} for row in unresolved.rows if _is_of(row, wanted)]
-    unread = quarantine.counts()[1]
     return {
-        "records": records,
+        "records": [
+            {name: row[name] for name in _SHOWN}
+            for row in unresolved.rows
+            if row["record"] is not None and wanted.is_in(row["record"])  # files that could not be read have none
+        ],
         "searched": len(unresolved.rows),
         "unresolved": unresolved.count,
-        "unread_files": unread,
+        "unread_files": quarantine.counts()[1],
     }
-
-
-def _may_be_stale(records: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a quarantined record came with the newest change of the row, or later."""
-    return any(record["batch_id"] >= row["batch_id"] for record in records for row in rows)
-
-
-def _is_of(row: Mapping[str, Any], wanted: WantedKey) -> bool:
-    """Files that could not be read have no record."""
-    return row["record"] is not None and wanted.is_in(row["record"])
 
 
 def _erased_at(context: Engine, wanted: WantedKey) -> str | None:
@@ -139,12 +139,3 @@ def _erased_at(context: Engine, wanted: WantedKey) -> str | None:
     key_hash = erasures.keys().held(wanted.stored)
     erasure = None if key_hash is None else erasures.read(key_hash)
     return None if erasure is None else erasure.asked_at
-
-
-def _not_found(run: TableRun) -> FatalError:
-    return FatalError(
-        KEY_NOT_FOUND,
-        "the table has no change, row, delete or quarantined record of this key",
-        where=run.spec.table,
-        remedy="write the key as the source has it; `gddl run --dry-run` shows files that were not loaded yet",
-    )

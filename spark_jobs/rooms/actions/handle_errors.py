@@ -65,4 +65,4 @@ def _dismissed(run: TableRun, totals: RunTotals, asked: HandleErrors) -> JobResu
         "reason": asked.reason,
         "by": asked.asked_by,
     }
-    return run.result(totals, status="succeeded", details=details)
+    return run.answer(totals, details)

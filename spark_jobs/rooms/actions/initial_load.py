@@ -24,7 +24,6 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.result import JobResult
-from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
@@ -42,7 +41,7 @@ from spark_jobs.ledger.load_progress import (
 from spark_jobs.plan.applied_settings import columns_of_schemas
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.plan.table_schema import found_columns, protected_missing
-from spark_jobs.rooms.actions.source_rows import RowRate, SourceRows
+from spark_jobs.rooms.actions.source_rows import SourceRows
 from spark_jobs.rooms.actions.source_values import ParquetContent
 from spark_jobs.rooms.sources import reader_of
 from spark_jobs.rules.batch_schema import missing_of
@@ -62,7 +61,6 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     """
     _require_possible(run)
     runtime, folder = run.runtime, join(run.layout.state, FOLDER)
-    settings = run.spec.initial_load or InitialLoad()
     with Claim.acquire(runtime.storage, folder, run.job.run_id, runtime.clock, run.job.options.wait_seconds) as claim:
         progress = read_progress(runtime.storage, run.layout.state)
         resumed = progress is not None and progress.ended is None
@@ -70,16 +68,16 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
             _require_wanted(run, progress)
         log = reader_of(run.spec).open_log(run)  # before a row is read: what is committed meanwhile is in it
         resumed = resumed and progress is not None and progress.log == log
-        source = SourceRows.of(run, settings)
+        source = SourceRows.of(run)
         _require_protected(run, source)
         totals.warn(source.warnings())
-        done = _Load(run, source, settings, claim, progress if resumed else None, progress, log).carry_out()
+        done = _Load(run, source, claim, progress if resumed else None, progress, log).carry_out()
     rows = [one.rows or 0 for one in done.ranges]
     details = {
         "rows": sum(rows), "files": len(rows), "resumed": resumed, "began": done.began, "position": done.position,
         "keys": list(done.keys),
     }  # fmt: skip
-    return run.result(totals, status="succeeded", details=details)
+    return run.answer(totals, details)
 
 
 def _require_possible(run: TableRun) -> None:
@@ -138,25 +136,22 @@ class _Load:
 
     run: TableRun
     source: SourceRows
-    settings: InitialLoad
     claim: Claim
     resumed: LoadProgress | None
     former: LoadProgress | None
     log: str
-    _rate: RowRate = field(init=False)
     _progress: LoadProgress = field(init=False)
     _began_at: float = field(default_factory=time.monotonic)
     _rows_before: int = 0
     _failed: threading.Event = field(default_factory=threading.Event)
 
     def carry_out(self) -> LoadProgress:
-        self._rate = RowRate(self.settings.max_rows_per_second)
         if self.resumed is not None and self.resumed.keys == self.source.keys:
             self._progress, self._rows_before = self.resumed, self.resumed.rows
         else:
             self._begin()
         self._write(0, lambda: iter(()))
-        with ThreadPoolExecutor(self.settings.parallel, thread_name_prefix="load") as pool:
+        with ThreadPoolExecutor(self.source.settings.parallel, thread_name_prefix="load") as pool:
             self._write_files(pool)
         self._remove_older()
         self._save_progress(ended=iso(self.run.runtime.clock()), until=self.source.position_now())
@@ -179,7 +174,7 @@ class _Load:
         pending: dict[Future[int], int] = {}
         try:
             for number in self._missing_files():
-                while len(pending) >= 2 * self.settings.parallel:
+                while len(pending) >= 2 * self.source.settings.parallel:
                     self._wait_for_file(pending)
                 pending[pool.submit(self._load_range, number, self._progress.ranges[number - 1])] = number
             while pending:
@@ -204,7 +199,7 @@ class _Load:
         """Find the next range."""
         ranges = self._progress.ranges
         after = ranges[-1].to if ranges else None
-        to = self.source.boundary(after, self.settings.chunk_rows) if self._progress.keys else None
+        to = self.source.boundary(after, self.source.settings.chunk_rows) if self._progress.keys else None
         self._save_progress(ranges=(*ranges, LoadedRange(after=after, to=to)), is_divided=to is None)
 
     def _wait_for_file(self, pending: dict[Future[int], int]) -> None:
@@ -224,11 +219,8 @@ class _Load:
         if every is None or done >= every or done <= self._rows_before:
             return ""
         remaining = (time.monotonic() - self._began_at) / (done - self._rows_before) * (every - done)
-        return (
-            f", about {100 * done // every} %, {remaining / 60:.0f} min left"
-            if remaining >= 60
-            else f", about {100 * done // every} %"
-        )
+        left = f", {remaining / 60:.0f} min left" if remaining >= 60 else ""
+        return f", about {100 * done // every} %{left}"
 
     def _load_range(self, number: int, within: LoadedRange) -> int:
         return self._write(number, lambda: self.source.rows(within.after, within.to, seen=self._save_transactions))
@@ -253,7 +245,6 @@ class _Load:
             self.run.go_on()
             if self._failed.is_set():
                 raise CancelledError
-            self._rate.take(batch.num_rows)
             content.add(batch)
         self.claim.check()
         storage.write(path, content.finished())

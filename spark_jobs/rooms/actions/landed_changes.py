@@ -1,4 +1,4 @@
-"""Changes of landing files that are in no table yet, as one process reads them: for what an adoption proves."""
+"""Changes of landing files that are in no table yet, as one process reads them, to compare with another table."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from airflow_gddl.contract.codes import FILES_CHANGED
+from airflow_gddl.contract.errors import RetriableError
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
@@ -23,21 +24,6 @@ from spark_jobs.tables.table_context import TableContext
 
 _TOGETHER = 64 * 1024**2
 """Bytes of files that are read together."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetChanges:
-    """What some landed files come to.
-
-    Attributes:
-        rows: one for each key, see `fold.net_changes`.
-        schema: by which they were decoded.
-        delivered: columns that some file has.
-    """
-
-    rows: pa.Table
-    schema: TableSchema
-    delivered: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -66,8 +52,13 @@ class LandedChanges:
                 found.setdefault(path, set()).add(key)
         return found
 
-    def net(self, files: Sequence[PlannedFile]) -> NetChanges | None:
-        """What the files come to, all in memory; None: no file can be read, or there is none."""
+    def net(self, files: Sequence[PlannedFile]) -> tuple[pa.Table, TableSchema, frozenset[str]] | None:
+        """What the files come to, all in memory; None: no file can be read, or there is none.
+
+        Returns:
+            A row for each key, see `fold.net_changes`, the schema by which they were decoded, and columns that some
+            file has.
+        """
         parts = list(self._parts(files))
         if not parts:
             return None
@@ -80,7 +71,7 @@ class LandedChanges:
             if action.source is not None
         )  # fmt: skip
         happened = as_events(for_both_keys(changes, schema), schema)
-        return NetChanges(rows=newest_state(happened, schema, 0), schema=schema, delivered=delivered)
+        return newest_state(happened, schema, 0), schema, delivered
 
     def _parts(self, files: Sequence[PlannedFile]) -> Iterator[tuple[pa.Table, BatchSchema]]:
         """Changes, and what they were decoded by."""
@@ -97,6 +88,8 @@ class LandedChanges:
                 yield decoded.good, decoded.decoded_batch.schema
 
 
-def is_delete(net: pa.Table) -> np.ndarray:
-    """Whether each row of `NetChanges.rows` says that its key has no row."""
-    return np.asarray(pc.equal(gddl_fields(net)["op"], "D"))
+def vanished(run: TableRun, path: str, error: FileNotFoundError) -> RetriableError:
+    """The other writer of a table has removed a file that was about to be read."""
+    what = f"{run.spec.table}: a file of the other job's table has vanished while it was read: {error}"
+    remedy = "run it again, which reads the newest version; keep VACUUM of the other job away meanwhile"
+    return RetriableError(FILES_CHANGED, what, where=path, remedy=remedy)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -26,6 +26,7 @@ from airflow_gddl.contract.row_checks import LEAST_VACUUM_SECONDS
 from airflow_gddl.contract.s3 import is_s3, split
 from airflow_gddl.contract.table_spec import LandingRetention
 from airflow_gddl.stores import Storage, StoredObject
+from spark_jobs.batch import notices
 from spark_jobs.batch.damaged_tables import require_undamaged
 from spark_jobs.batch.merge import tombstones_since
 from spark_jobs.batch.table_run import TableRun
@@ -35,7 +36,7 @@ from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.cut_changes import note_cut
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import has_same_identity
-from spark_jobs.plan.planned_batch import FileEntry, TableState, has_few_rows
+from spark_jobs.plan.planned_batch import FileEntry, has_few_rows
 from spark_jobs.rooms.catalogs.registrar import is_iceberg, is_pointed_to
 from spark_jobs.rooms.features import features_of, installed_features
 from spark_jobs.tables.engine import Compacted, Engine, Maintenance
@@ -85,16 +86,22 @@ def clean_landing(run: TableRun, ledger: Ledger, now: datetime, *, dry_run: bool
         return CleanedFiles()
     _require_elsewhere(run, retention)
     before = now - timedelta(seconds=seconds(retention.after))
-    known = ledger.all_entries()
-    old = [
-        (file, known[file.path])
-        for file in run.runtime.storage.list(run.layout.landing, "", run.place.bounds)
-        if file.path in known and _is_ingested(file, known[file.path]) and _modified(file) < before
-    ]
+    known, state = ledger.all_entries(), ledger.state
     newest = max((row.modified for row in known.values()), default="")
-    chosen = [(file, row) for file, row in old if _is_superseded(row, ledger.state) and row.modified < newest]
-    quarantined = [file.path for file, row in chosen if row.quarantined]
-    valid = [(file, row) for file, row in chosen if not row.quarantined]
+    valid: list[tuple[StoredObject, FileEntry]] = []
+    quarantined: list[str] = []
+    for file in run.runtime.storage.list(run.layout.landing, "", run.place.bounds):
+        row = known.get(file.path)
+        if row is None or file.refused or row.state != "committed" or row.etag != file.etag:
+            continue  # a newer version waits for its batch
+        # Load files stay until a later load has replaced them whole: their absence would end a reload.
+        is_superseded = row.kind == "change" or row.generation < state.generation <= state.swept
+        if not is_superseded or row.modified >= newest or _modified(file) >= before:
+            continue
+        if row.quarantined:
+            quarantined.append(file.path)
+        else:
+            valid.append((file, row))
     if dry_run:
         return CleanedFiles(removed=len(valid), kept=len(quarantined), sample=tuple(quarantined[:_SAMPLE]))
     taken: set[str] = set(_moved(run, retention, valid)) if retention.action == "move" else set()
@@ -122,16 +129,6 @@ def _rewritten(run: TableRun, files: Sequence[StoredObject]) -> set[str]:
         if now.path == last:
             break
     return rewritten
-
-
-def _is_ingested(file: StoredObject, row: FileEntry) -> bool:
-    """Whether this version of the file was ingested; a newer one waits for its batch."""
-    return not file.refused and row.state == "committed" and row.etag == file.etag
-
-
-def _is_superseded(row: FileEntry, state: TableState) -> bool:
-    """Load files stay until a later load has replaced them whole: their absence would end a reload."""
-    return row.kind == "change" or row.generation < state.generation <= state.swept
 
 
 def _moved(run: TableRun, retention: LandingRetention, files: list[tuple[StoredObject, FileEntry]]) -> Iterator[str]:
@@ -170,7 +167,8 @@ def _require_elsewhere(run: TableRun, retention: LandingRetention) -> None:
     if retention.to is None:
         return
     fault = ""
-    for name, root in _roots(run).items():
+    roots = {"landing root": run.spec.landing or run.job.roots.landing, "lake": run.job.roots.lake}
+    for name, root in roots.items():
         if f"{retention.to.rstrip('/')}/".startswith(f"{root.rstrip('/')}/"):
             fault = f"is below the {name} {root}"
     if _bucket(retention.to) != _bucket(run.layout.landing):
@@ -182,11 +180,6 @@ def _require_elsewhere(run: TableRun, retention: LandingRetention) -> None:
             where=run.spec.table,
             remedy="write a folder of the same bucket, outside of landing and lake",
         )
-
-
-def _roots(run: TableRun) -> Mapping[str, str]:
-    of_source = {"landing root": run.spec.landing} if run.spec.landing else {}
-    return {"landing root": run.job.roots.landing, "lake": run.job.roots.lake, **of_source}
 
 
 def _bucket(path: str) -> str:
@@ -203,44 +196,34 @@ _HARMLESS = re.compile(rf"\d{{20}}\.crc|{POINTER}|_last_vacuum_info|(?:.*/)?[._]
 _KNOWN = (COMMIT, CHECKPOINT, _JOINED, _HARMLESS)
 
 
-@dataclass(frozen=True)
-class CutLog:
-    """What the clean-up of a Delta log did.
-
-    Attributes:
-        removed: files removed, or under `dry_run` to be removed.
-        unknown: names of files of unknown kinds; if there are any, nothing was removed.
-    """
-
-    removed: int = 0
-    unknown: tuple[str, ...] = ()
-
-
 def cut_log(
     storage: Storage, maintenance: Maintenance, path: str, now: datetime, before: datetime, *, dry_run: bool
-) -> CutLog:
+) -> tuple[int, tuple[str, ...]]:
     """Remove files of a table's log about commits from before that time.
 
     Later versions are unchanged. If no checkpoint that is old enough replaces them, one is written,
     and a later call removes them. A log with files of another kind (sidecars of v2 checkpoints, commits of a
     catalog) is unchanged: they may hold the same statistics, or be needed by remaining versions.
+
+    Returns:
+        How many files were removed, or under `dry_run` are to be, and the names of files of unknown kinds.
     """
     everything = list(storage.list(join(path, "_delta_log")))
     if unknown := sorted(f.name for f in everything if not any(k.fullmatch(f.name) for k in _KNOWN)):
-        return CutLog(unknown=tuple(unknown))
+        return 0, tuple(unknown)
     files = [f for f in everything if _VERSION.match(f.name)]
     last = max((_version(f) for f in files if COMMIT.fullmatch(f.name) and _modified(f) < before), default=None)
     if last is None:
-        return CutLog()
+        return 0, ()
     standing = [f for f in _checkpoints(files) if _version(f) > last]
     if not any(_modified(file) < now - _SETTLED for file in standing):
         if not standing and not dry_run:
             maintenance.checkpoint(path)
-        return CutLog()
+        return 0, ()
     doomed = [file for file in files if _last_version(file) <= last]
     for file in doomed if not dry_run else ():
         storage.delete(file.path)
-    return CutLog(removed=len(doomed))
+    return len(doomed), ()
 
 
 def _version(file: StoredObject) -> int:
@@ -313,15 +296,14 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         kept = _Maintenance(run, claim).run_steps(run.runtime.clock())
     run.report("done")
     totals.warn(_warnings(kept))
-    return run.result(totals, status="succeeded", details={**asdict(kept), "dry_run": run.job.options.dry_run})
+    return run.answer(totals, {**asdict(kept), "dry_run": run.job.options.dry_run})
 
 
 def _warnings(kept: MaintenanceResult) -> Iterator[RunWarning]:
-    if kept.logs_kept:
-        names = [f"{table}: {name}" for table, unknown in kept.logs_kept.items() for name in unknown]
-        message = "the log has files of unknown kinds: nothing of it was removed, and its "
-        message += "statistics may still show erased keys"
-        yield RunWarning(code=LOG_FILES_UNKNOWN, message=message, count=len(names), sample=tuple(names[:5]))
+    names = [f"{table}: {name}" for table, unknown in kept.logs_kept.items() for name in unknown]
+    message = "the log has files of unknown kinds: nothing of it was removed, and its "
+    message += "statistics may still show erased keys"
+    yield from notices.of_names(LOG_FILES_UNKNOWN, message, names)
     if (landing := kept.landing).kept:
         message = "old files of the landing folder stay: they have rows in quarantine, another file is at their new "
         message += "place, or they were written again meanwhile"
@@ -394,9 +376,10 @@ class _Maintenance:
             self.run.report("vacuum")
             if has_erased:
                 before = now - timedelta(hours=hours)
-                cut = cut_log(self.run.runtime.storage, maintenance, path, now, before, dry_run=self._dry)
-                kept.log_files_removed += cut.removed
-                kept.logs_kept |= {name: cut.unknown} if cut.unknown else {}
+                storage = self.run.runtime.storage
+                removed, unknown = cut_log(storage, maintenance, path, now, before, dry_run=self._dry)
+                kept.log_files_removed += removed
+                kept.logs_kept |= {name: unknown} if unknown else {}
                 self.run.report("log")
 
     def _is_published(self, name: str, kept: MaintenanceResult) -> bool:

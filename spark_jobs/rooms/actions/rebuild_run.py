@@ -8,10 +8,11 @@ one Delta commit; the ledger commits last.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
 from airflow_gddl.contract.codes import REBUILD_REFUSED, SHARDS_UNSUPPORTED
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import JobResult, MainCounts
+from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch import notices
 from spark_jobs.batch.commit import has_unresolved
@@ -31,7 +32,7 @@ from spark_jobs.plan.planned_batch import BatchCommit, BatchPlan, TableState, fl
 from spark_jobs.plan.sequence import greater, log_began_of
 from spark_jobs.plan.sharding import LOAD_AGAIN
 from spark_jobs.plan.table_schema import protected_missing
-from spark_jobs.rooms.actions.reload_run import kept_values, new_plan, reload_table
+from spark_jobs.rooms.actions.reload_run import kept_values, new_plan, note_replica, reload_table, repair_of
 from spark_jobs.rooms.dialects.protocol import texts_of
 from spark_jobs.rules.batch_schema import missing_of
 from spark_jobs.rules.rewrite import Rewrite, needs_files, plan_rewrite
@@ -64,7 +65,7 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
         if reads_changes(run, ledger):
             context.erasures.keys()  # checks that stop every batch come before the first write
             rebuild = _Rebuild(run=run, context=context, ledger=ledger, claim=claim, found=found)
-            details = rebuild.carry_out(ledger.plan(), outcome)
+            details = rebuild.carry_out(outcome)
             _load_waiting(run, claim, outcome)
             run.report("done", outcome.batches, outcome.rows_read)
             return run.result(outcome, details={"rebuild": details})
@@ -73,8 +74,7 @@ def rebuild_table(run: TableRun, outcome: RunTotals) -> JobResult:
 
 def reads_changes(run: TableRun, ledger: Ledger) -> bool:
     """Whether a rebuild reads the change table; else the files are read again."""
-    pending = ledger.plan()
-    begun = pending if pending is not None and pending.mode == "refresh" else None
+    begun = repair_of(ledger.plan())
     if ledger.state.keys is None or not has_all_changes(run, ledger):
         return False
     return begun is None or begun.source == "changes"
@@ -88,33 +88,36 @@ def require_possible(run: TableRun, ledger: Ledger) -> None:
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`, `REBUILD_REFUSED`, `REBUILD_NEEDS_FILES`; as `ErasureRegister.keys`.
     """
-    if run.shard and not has_all_changes(run, ledger):
-        raise _lacks_changes(run)
+    if run.shard:
+        _require_changes(run, ledger)
     context = run.context()
     context.erasures.keys()
-    _require_values(run, context, ledger, _rewrite(run, context, ledger))
+    _rewrite(run, context, ledger)
 
 
 def _rewrite(run: TableRun, context: Engine, ledger: Ledger) -> Rewrite:
-    """What the rebuild does to the change table.
+    """What the rebuild does to the change table. Unless it has begun, stored values have to fit what the row asks for.
 
     Raises:
         FatalError: `SHARDS_UNSUPPORTED`: the change table of a shard stays as it is, since the other shards' changes
             are in it. `REBUILD_NEEDS_FILES`: the row filter is new, and updates carry parts of their rows, so that what
-            it leaves out would be missing in rows that enter it later. As `plan_rewrite`.
+            it leaves out would be missing in rows that enter it later. As `plan_rewrite` and `_require_values`.
     """
     pending = ledger.plan()
-    begun = pending if pending is not None and pending.mode == "refresh" else None
+    begun = repair_of(pending)
     dropped = begun.dropped if begun is not None else "" if pending is None else pending.batch_id
     if begun is None:
         _require_protected(run, context, ledger.state)
     how = plan_rewrite(context.dialect, context.stored_columns(), ledger.state, dropped)
     how = replace(how, foreign=context.stored.foreign_rows(context.layout.changes) > 0)
-    if run.shard and (how.is_needed or _is_rekeyed(run, ledger)):
+    is_changed = how.is_needed or _is_rekeyed(run, ledger)
+    if run.shard and is_changed:
         raise _shard_needs_files(run, "the stored changes have another key, order, type, filter or mask")
     if how.filters and how.schema.keys and how.schema.has_partial_updates:
         what = f"{run.spec.table}: the row filter is new, and stored updates may carry only a part of their row"
         raise needs_files(run.spec, what, "restore where")
+    if begun is None and is_changed:
+        _require_values(run, context, how)
     return how
 
 
@@ -135,16 +138,12 @@ def _is_rekeyed(run: TableRun, ledger: Ledger) -> bool:
     return lowered(run.spec.keys) != lowered(ledger.state.keys or ())
 
 
-def _require_values(run: TableRun, context: Engine, ledger: Ledger, how: Rewrite) -> None:
-    """Require that stored values fit what the row now asks for, unless the rebuild has begun.
+def _require_values(run: TableRun, context: Engine, how: Rewrite) -> None:
+    """Require that stored values fit what the row now asks for.
 
     Raises:
         FatalError: `REBUILD_REFUSED`: a stored value fits none of what the row now asks for.
     """
-    pending = ledger.plan()
-    is_begun = pending is not None and pending.mode == "refresh"
-    if is_begun or not (how.is_needed or _is_rekeyed(run, ledger)):
-        return
     refused = context.stored.refused_values(how)
     if refused:
         shown = ", ".join(
@@ -180,11 +179,10 @@ def _rebuild_shards(run: TableRun, outcome: RunTotals) -> JobResult:
             ledger, context = one.ledger(), one.context()
             if ledger.state.batch == 0:
                 continue
-            if not has_all_changes(one, ledger):
-                raise _lacks_changes(one)
+            _require_changes(one, ledger)
             context.erasures.keys()
             rebuild = _Rebuild(run=one, context=context, ledger=ledger, claim=claim)
-            columns = rebuild.carry_out(ledger.plan(), outcome)["columns"]
+            columns = rebuild.carry_out(outcome)["columns"]
             states[one.shard] = one.own_state()
         turns.find_pending()
         turns.take(lambda one, seen: process_pending(one, claim, seen, outcome))
@@ -199,8 +197,10 @@ def _shard_needs_files(run: TableRun, why: str) -> FatalError:
     return FatalError(SHARDS_UNSUPPORTED, f"{what}of several sources", remedy=LOAD_AGAIN)
 
 
-def _lacks_changes(run: TableRun) -> FatalError:
-    return _shard_needs_files(run, "the change table lacks changes that its ledger knows, or the ledger is behind")
+def _require_changes(run: TableRun, ledger: Ledger) -> None:
+    if not has_all_changes(run, ledger):
+        why = "the change table lacks changes that its ledger knows, or the ledger is behind"
+        raise _shard_needs_files(run, why)
 
 
 def _load_waiting(run: TableRun, claim: Claim, outcome: RunTotals) -> None:
@@ -230,23 +230,21 @@ class _Rebuild:
     claim: Claim
     found: dict[str, Damage] = field(default_factory=dict)
 
-    def carry_out(self, pending: BatchPlan | None, outcome: RunTotals) -> dict[str, object]:
+    def carry_out(self, outcome: RunTotals) -> dict[str, object]:
         """Rebuild replica and history, and commit the result to the ledger.
 
-        Args:
-            pending: an unfinished batch, which is dropped, or an unfinished rebuild, which is resumed.
+        An unfinished batch is dropped, an unfinished rebuild is resumed.
         """
         run, ledger = self.run, self.ledger
-        dropped = "" if pending is None or pending.mode == "refresh" else pending.batch_id
-        begun = pending is not None and not dropped
-        plan = pending if pending is not None and begun else replace(new_plan(run, ledger), source="changes")
+        pending = ledger.plan()
+        plan = repair_of(pending)
         how = _rewrite(run, self.context, ledger)
-        _require_values(run, self.context, ledger, how)
-        if not begun:
+        if plan is None:
+            dropped = "" if pending is None else pending.batch_id
+            plan = replace(new_plan(run, ledger), source="changes", dropped=dropped)
             self.claim.check()
             if pending is not None:
                 drop(self.context, pending, ledger)
-            plan = replace(plan, dropped=dropped)
             ledger.write_plan(plan)
         mend_files(self.context, self.found, run.runtime.clock())
         run.report("plan", plan.number)
@@ -262,9 +260,7 @@ class _Rebuild:
         rekeyed = _is_rekeyed(run, ledger)
         self._commit(plan, replace(state, rows=done.rows))
         outcome.batches += 1
-        outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
-        outcome.max_commit_ts = state.max_commit_ts
-        outcome.version = self.context.tables.version(self.context.layout.replica)
+        note_replica(outcome, self.context, state, done.rows)
         columns = [c.name for c in how.schema.data]
         return {"rows": done.rows, "columns": columns, "rewritten": how.is_needed, "rekeyed": rekeyed}
 
@@ -280,9 +276,7 @@ class _Rebuild:
         if not how.reordered:
             return state
         recorded = Recorded(context.stored.recorded_files())
-        highest = None
-        for row in recorded.rows:
-            highest = greater(highest, row.max_sequence)
+        highest = reduce(greater, (row.max_sequence for row in recorded.rows), None)
         snapshots = None
         if state.snapshots is not None and schema.follows_snapshots:
             snapshots = context.dialect.replaced_snapshots(state.snapshots)

@@ -46,22 +46,30 @@ class Replacement(Replaced):
 
 
 def check(
-    run: TableRun, plan: BatchPlan, swap: Swap, files: Mapping[str, FileEntry], archived: int, *,
-    compares: bool = True,
-) -> Replacement:  # fmt: skip
+    run: TableRun, plan: BatchPlan, swap: Swap, files: Mapping[str, FileEntry], found: Mapping[str, Damage]
+) -> Replacement:
     """Compare the new table with the live one before it replaces it.
 
     Args:
         files: files as read for the new table.
-        compares: the live replica's rows can be read.
+        found: damage of the live tables, by their names: what can't be read is not compared.
 
     Raises:
         FatalError: `RELOAD_UNCONFIRMED`: rows, columns or changes would go, and nobody has said that they may.
     """
     unread = sorted(path for path, entry in files.items() if entry.state == "unreadable")
     live, layout = swap.live, swap.live.layout
-    table_schema = _common(swap) if compares and live.tables.exists(layout.replica) else None
-    replacement = _compared(swap, table_schema, len(files) - len(unread), archived)
+    dropped, columns = tuple[str, ...](), None
+    archived = 0 if "changes" in found else swap.archived()
+    common = _common(swap) if "replica" not in found and live.tables.exists(layout.replica) else None
+    if common is not None:
+        kept = {column.lower() for column in swap.table_schema.columns}
+        dropped = tuple(c.name for c in live.tables.data_columns(layout.replica) if c.name.lower() not in kept)
+        columns = (*common.keys, *(c.name for c in common.data if c.name not in common.keys))
+    replacement = Replacement(
+        files=len(files) - len(unread), columns=dropped, archived=archived,
+        **asdict(swap.compared(columns)),
+    )  # fmt: skip
     losses = [*replacement.losses, *([f"{len(unread)} files that can't be read, e.g. {unread[0]}"] if unread else [])]
     if losses and not plan.confirmed:
         files_there = f"the {replacement.files} files that are there hold {replacement.rows} rows"
@@ -72,6 +80,7 @@ def check(
             remedy=f"if that is right, `gddl reload --from-files --yes --table {run.spec.table}`: the "
             "change table keeps the changes as archived ones; the tables are unchanged",
         )
+    run.report("checked", plan.number)
     return replacement
 
 
@@ -94,19 +103,6 @@ def require_landed(run: TableRun, ledger: Ledger, found: Mapping[str, Damage]) -
     command = f"gddl reload --from-files --yes --table {run.spec.table}"
     remedy = f"restore one or the other; or, if that is right, `{command}`; the tables are unchanged"
     raise FatalError(RELOAD_UNCONFIRMED, what, where=run.layout.landing, remedy=remedy)
-
-
-def _compared(swap: Swap, table_schema: TableSchema | None, files: int, archived: int) -> Replacement:
-    live, columns = swap.live, None
-    dropped: tuple[str, ...] = ()
-    if table_schema is not None:
-        kept = {column.lower() for column in swap.table_schema.columns}
-        dropped = tuple(c.name for c in live.tables.data_columns(live.layout.replica) if c.name.lower() not in kept)
-        columns = (*table_schema.keys, *(c.name for c in table_schema.data if c.name not in table_schema.keys))
-    return Replacement(
-        files=files, columns=dropped, archived=archived,
-        **asdict(swap.compared(columns)),
-    )  # fmt: skip
 
 
 def _common(swap: Swap) -> TableSchema | None:

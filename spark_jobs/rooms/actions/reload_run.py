@@ -9,7 +9,7 @@ ledger commits. What only the change table knew is archived by a reload, and kep
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -62,20 +62,13 @@ from spark_jobs.rooms.dialects.protocol import Dialect
 from spark_jobs.rooms.features import installed_features
 from spark_jobs.rules.batch_schema import plan_batch
 from spark_jobs.rules.order import ARCHIVED
-from spark_jobs.rules.rewrite import Rewrite, plan_archive
+from spark_jobs.rules.rewrite import plan_archive
 from spark_jobs.rules.truncates import kept_truncates, restamped
 from spark_jobs.tables.damage import Damage
 from spark_jobs.tables.delta_log import version_of
 from spark_jobs.tables.engine import Engine
 from spark_jobs.tables.places import LargeBatchError
-from spark_jobs.tables.swap import Swapped, SwapRequest
-
-
-def recorded_files(context: Engine, state: TableState) -> Recorded | None:
-    """Generations by the change table; null where the ledger has them, or there is no change table."""
-    if state.batch or state.schemas or not context.tables.exists(context.layout.changes):
-        return None
-    return Recorded(context.stored.recorded_files())
+from spark_jobs.tables.swap import SwapRequest
 
 
 def seed(state: TableState, recorded: Recorded | None, dialect: Dialect, *, archives: bool = False) -> TableState:
@@ -146,8 +139,9 @@ def _with_fingerprints(discovery: Discovery, rows: Mapping[str, FileEntry]) -> D
 
     def known(file: PlannedFile) -> PlannedFile:
         row = rows.get(file.path)
-        is_same = row is not None and row.etag == file.etag and row.fingerprint
-        return replace(file, fingerprint=row.fingerprint) if row is not None and is_same else file
+        if row is None or row.etag != file.etag or not row.fingerprint:
+            return file
+        return replace(file, fingerprint=row.fingerprint)
 
     return replace(discovery, waiting=tuple(map(known, discovery.waiting)))
 
@@ -170,31 +164,9 @@ def _with_generations(discovery: Discovery, generations: Mapping[str, int]) -> D
     return replace(discovery, waiting=tuple(sorted(files, key=lambda f: f.generation)))
 
 
-def sweep_after_reload(
-    plan: BatchPlan, before: TableState, after: TableState, files: Mapping[str, FileEntry], rule: SweepRule
-) -> tuple[TableState, Discovery]:
-    """The state with the first generation whose rows remain in the rebuilt replica, and why older ones remain.
-
-    Rows that the files lack are swept if the newest full load is complete: a user requested the refresh.
-    """
-    loads = [row for row in files.values() if row.kind == "load"]
-    discovery = Discovery(
-        older_loads=tuple(r.path for r in loads if r.state == "committed" and r.generation < after.generation),
-        unreadable_loads=tuple(r.path for r in loads if r.state == "unreadable"),
-    )
-    is_new = before.generation < after.generation
-    known = before.swept if before.batch else min((row.generation for row in loads), default=1)
-    state = replace(after, swept=known, loaded_at=plan.planned_at if is_new else before.loaded_at, held=None)
-    if sweep_state(state, discovery, rule, datetime.fromisoformat(plan.planned_at)) == "pending":
-        return state, discovery
-    return replace(state, swept=after.generation), discovery
-
-
-def highest_sequence(before: TableState, after: TableState) -> str | None:
-    """Sequences of one type only compare with each other; after a change of `sequence_by` the new ones count alone."""
-    if before.sequence_type != after.sequence_type:
-        return after.max_sequence
-    return greater(before.max_sequence, after.max_sequence)
+def repair_of(plan: BatchPlan | None) -> BatchPlan | None:
+    """The plan of a repair that was interrupted; None: it is of no repair, or there is none."""
+    return plan if plan is not None and plan.mode == "refresh" else None
 
 
 def new_plan(
@@ -255,11 +227,10 @@ def nothing_to_reload(table: str, landing: str) -> FatalError:
 def rebuild_batches(run: TableRun) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
     """As `reload_batches`, of a rebuild from the change table."""
     ledger = run.ledger()
-    begun, discovery = ledger.plan(), run.discover(ledger)
-    resumed = begun is not None and begun.mode == "refresh"
-    plan = begun if begun is not None and resumed else replace(new_plan(run, ledger), source="changes")
+    begun, discovery = repair_of(ledger.plan()), run.discover(ledger)
+    plan = begun or replace(new_plan(run, ledger), source="changes")
     state = replace(ledger.state, batch=plan.number)
-    return [(plan, resumed), *batches_ahead(run, None, state, discovery)], discovery
+    return [(plan, begun is not None), *batches_ahead(run, None, state, discovery)], discovery
 
 
 def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPlan, bool]], Discovery]:
@@ -272,8 +243,7 @@ def reload_batches(run: TableRun, totals: RunTotals) -> tuple[list[tuple[BatchPl
         FatalError: `NOTHING_TO_REFRESH`; as `notices.require_known_generations`.
     """
     ledger = run.ledger()
-    begun = ledger.plan()
-    begun = begun if begun is not None and begun.mode == "refresh" else None
+    begun = repair_of(ledger.plan())
     shadow = shadow_of(run, begun or new_plan(run, ledger))
     fresh = shadow.ledger()
     discovery = shadow.discover(fresh)
@@ -301,12 +271,15 @@ class _Reload:
     ledger: Ledger
     plan: BatchPlan
     claim: Claim
-    found: dict[str, Damage] = field(default_factory=dict)
+    found: dict[str, Damage]
 
     @cached_property
     def recorded(self) -> Recorded | None:
-        """Generations by the change table, where the ledger is lost."""
-        return recorded_files(self.live, self.ledger.state)
+        """Generations by the change table; None: the ledger has them, or there is no change table."""
+        state, tables = self.ledger.state, self.live.tables
+        if state.batch or state.schemas or not tables.exists(self.live.layout.changes):
+            return None
+        return Recorded(self.live.stored.recorded_files())
 
     @property
     def shadow(self) -> TableRun:
@@ -344,9 +317,7 @@ def reload_table(run: TableRun, outcome: RunTotals) -> JobResult:
         work = _Reload(run=run, live=context, ledger=ledger, plan=plan, claim=claim, found=found)
         checked = _carry_out(work, outcome)
     run.report("done", outcome.batches, outcome.rows_read)
-    if checked is None:
-        return run.result(outcome)
-    return run.result(outcome, details={"reload": asdict(checked)})
+    return run.result(outcome, details=None if checked is None else {"reload": asdict(checked)})
 
 
 def _repairable(run: TableRun, ledger: Ledger) -> dict[str, Damage]:
@@ -373,19 +344,18 @@ def _planned(run: TableRun, context: Engine, ledger: Ledger, claim: Claim) -> Ba
     if plan is not None and plan.source == "changes":  # a rebuild, which this one replaces
         ledger.drop_plan()
         plan = None
-    begun = plan if plan is not None and plan.mode == "refresh" else None
+    begun = repair_of(plan)
     if begun is not None and (begun.swapping or not options.reloads):
         return begun
-    new = _with_check(begun or new_plan(run, ledger, plan, context), run)
+    load = options.load
+    # A run that resumes it reads only the plan.
+    new = replace(
+        begun or new_plan(run, ledger, plan, context),
+        confirmed=isinstance(load, Reload) and load.confirmed, archives=options.reloads,
+    )  # fmt: skip
     claim.check()
     ledger.write_plan(new)
     return new
-
-
-def _with_check(plan: BatchPlan, run: TableRun) -> BatchPlan:
-    """The plan with what the job asks for, since a run that resumes it reads only the plan."""
-    load = run.job.options.load
-    return replace(plan, confirmed=isinstance(load, Reload) and load.confirmed, archives=run.job.options.reloads)
 
 
 def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
@@ -410,7 +380,10 @@ def _carry_out(work: _Reload, outcome: RunTotals) -> Replacement | None:
         outcome.revisit = True
         outcome.warn(notices.of_sweep(work.run.spec.table, "pending", state, discovery))
     _commit(work, fresh, request, done.rows)
-    _settle(work, outcome, fresh.state, done)
+    outcome.batches = max(outcome.batches, 1)
+    outcome.changes_written = done.changes_added
+    outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
+    note_replica(outcome, work.live, fresh.state, done.rows)
     _clean_up(work)
     return checked
 
@@ -422,13 +395,14 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[SwapRequest, Ledger, Repl
         raise nothing_to_reload(work.run.spec.table, work.live.layout.landing)
     work.run.report("staged", work.plan.number, outcome.rows_read)
     files, before = fresh.all_entries(), work.ledger.state
+    live, archives = work.live, work.plan.archives
     reselected = reselected_columns(work.run.spec, before)
     outcome.warn(kept_values(work.run, reselected))
     resequenced = before.max_sequence is not None and before.log_began != fresh.state.log_began
     request = SwapRequest(
         shadow=work.shadow.layout, plan=work.plan, table_schema=table_schema,
-        archives=_archives(work, table_schema),
-        floors=_floors(work, fresh.state),
+        archives=plan_archive(live.dialect, live.stored_columns(), before, table_schema) if archives else None,
+        floors=_floors(work, fresh.state) if archives else fresh.state.floors,
         swept=_swept(work, fresh)[0].swept,
         landed=tuple(files), read={path: row.generation for path, row in files.items() if row.state == "committed"},
         resequenced=resequenced, reselected=bool(reselected),
@@ -436,32 +410,14 @@ def _built(work: _Reload, outcome: RunTotals) -> tuple[SwapRequest, Ledger, Repl
     if work.plan.swapping:
         return request, fresh, None
     _require_all_changes(work, request, fresh.state)
-    checked = _checked(work, request, fresh) if work.plan.archives else None
+    checked = check(work.run, work.plan, live.swap(request), files, work.found) if archives else None
     return request, fresh, checked
-
-
-def _archives(work: _Reload, table_schema: TableSchema) -> Rewrite | None:
-    if not work.plan.archives:
-        return None
-    return plan_archive(work.live.dialect, work.live.stored_columns(), work.ledger.state, table_schema)
 
 
 def _floors(work: _Reload, state: TableState) -> tuple[GenerationFloor, ...]:
     """What was ingested before each generation, in the order that the new tables have."""
-    if not work.plan.archives:
-        return state.floors
     held = Recorded(work.shadow_context.stored.recorded_files())
     return floors_of(held.floors(len(state.floors)), state.snapshots)
-
-
-def _checked(work: _Reload, request: SwapRequest, fresh: Ledger) -> Replacement:
-    """Check the shadow table before the swap."""
-    swap = work.live.swap(request)
-    archived = 0 if "changes" in work.found else swap.archived()
-    files = fresh.all_entries()
-    checked = check(work.run, work.plan, swap, files, archived, compares="replica" not in work.found)
-    work.run.report("checked", work.plan.number)
-    return checked
 
 
 def _require_all_changes(work: _Reload, request: SwapRequest, fresh: TableState) -> None:
@@ -469,9 +425,7 @@ def _require_all_changes(work: _Reload, request: SwapRequest, fresh: TableState)
         before = work.ledger.state.sequence_by or ()
         other = before and before != fresh.sequence_by
         hint = (
-            (f"write sequence_by: [{', '.join(before)}] in the metadata row, which is their order, or ")
-            if other
-            else ""
+            f"write sequence_by: [{', '.join(before)}] in the metadata row, which is their order, or " if other else ""
         )
         raise FatalError(
             CHANGES_INCOMPATIBLE,
@@ -604,10 +558,12 @@ def _commit(work: _Reload, fresh: Ledger, request: SwapRequest, rows_now: int) -
     entries = tuple(replace(entry, batch=work.plan.number) for entry in rows.values())
     if work.plan.archives:
         entries += _forgotten(work, rows)
-    highest = highest_sequence(before, fresh.state)
+    # Sequences of one type only compare with each other; after a change of `sequence_by` the new ones count alone.
+    apart = request.resequenced or request.archives or before.sequence_type != fresh.state.sequence_type
+    newest = fresh.state.max_sequence
     state = replace(
         _swept(work, fresh)[0], batch=work.plan.number, rows=rows_now,
-        max_sequence=fresh.state.max_sequence if request.resequenced or request.archives else highest,
+        max_sequence=newest if apart else greater(before.max_sequence, newest),
         delta_versions=versions_of(work.live), baseline=None,
         foreign=(), foreign_changes=False,
         floors=request.floors,
@@ -625,17 +581,29 @@ def _forgotten(work: _Reload, present: Mapping[str, FileEntry]) -> tuple[FileEnt
 
 
 def _swept(work: _Reload, fresh: Ledger) -> tuple[TableState, Discovery]:
-    rule = SweepRule.of(work.run.spec)
-    return sweep_after_reload(work.plan, work.ledger.state, fresh.state, fresh.all_entries(), rule)
+    """The state with the first generation whose rows remain in the rebuilt replica, and why older ones remain.
+
+    Rows that the files lack are swept if the newest full load is complete: a user requested the refresh.
+    """
+    before, after, at = work.ledger.state, fresh.state, work.plan.planned_at
+    loads = [row for row in fresh.all_entries().values() if row.kind == "load"]
+    discovery = Discovery(
+        older_loads=tuple(r.path for r in loads if r.state == "committed" and r.generation < after.generation),
+        unreadable_loads=tuple(r.path for r in loads if r.state == "unreadable"),
+    )
+    is_new = before.generation < after.generation
+    known = before.swept if before.batch else min((row.generation for row in loads), default=1)
+    state = replace(after, swept=known, loaded_at=at if is_new else before.loaded_at, held=None)
+    if sweep_state(state, discovery, SweepRule.of(work.run.spec), datetime.fromisoformat(at)) == "pending":
+        return state, discovery
+    return replace(state, swept=after.generation), discovery
 
 
-def _settle(work: _Reload, outcome: RunTotals, state: TableState, done: Swapped) -> None:
-    outcome.batches = max(outcome.batches, 1)
-    outcome.changes_written = done.changes_added
-    outcome.redelivered = outcome.rows_read - outcome.quarantined - done.changes_added
-    outcome.main = MainCounts(inserted=done.rows, rows=done.rows)
+def note_replica(outcome: RunTotals, context: Engine, state: TableState, rows: int) -> None:
+    """What a result says of a replica that was made again."""
+    outcome.main = MainCounts(inserted=rows, rows=rows)
     outcome.max_commit_ts = state.max_commit_ts
-    outcome.version = work.live.tables.version(work.live.layout.replica)
+    outcome.version = context.tables.version(context.layout.replica)
 
 
 def _forget(work: _Reload) -> None:

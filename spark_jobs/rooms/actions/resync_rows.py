@@ -23,8 +23,7 @@ from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import landed_name, renamed
 from airflow_gddl.contract.result import JobResult, RunWarning
-from airflow_gddl.contract.spec import InitialLoad
-from airflow_gddl.contract.sql_types import DecimalType, SqlType, StructType, parse_type
+from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type, parts_of
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
 from spark_jobs.batch import notices
 from spark_jobs.batch.own_tables import require_loaded_tables
@@ -35,11 +34,11 @@ from spark_jobs.pipeline import bring_up_to_date, finished
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
-from spark_jobs.rooms.actions.source_rows import Conditions, RowRate, SourceRows, log_position
+from spark_jobs.rooms.actions.source_rows import Conditions, SourceRows, log_position
 from spark_jobs.rooms.actions.source_values import SourceColumn, in_one_schema, values_of
 from spark_jobs.rooms.dialects.protocol import Dialect
 from spark_jobs.rules.arrays import arrow_type
-from spark_jobs.rules.erasure import how_written, key_text
+from spark_jobs.rules.erasure import WantedKey
 from spark_jobs.rules.texts import WHOLE_NUMBERS, read_json
 from spark_jobs.source_tables import opened
 from spark_jobs.tables.engine import Engine
@@ -101,11 +100,8 @@ def _of_one_source(run: TableRun) -> TableRun:
         what = f"the rows chosen of {run.spec.table} do not name one source in {SHARD_COLUMN}"
         remedy = f"name one of {', '.join(run.spec.shards)} in each key"
         raise FatalError(KEY_INVALID, what, where=run.spec.table, remedy=remedy)
-    return one.asking(replace(asked, keys=tuple(map(_without_source, asked.keys))))
-
-
-def _without_source(named: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in named.items() if name.lower() != SHARD_COLUMN}
+    keys = tuple({n: value for n, value in key.items() if n.lower() != SHARD_COLUMN} for key in asked.keys)
+    return one.asking(replace(asked, keys=keys))
 
 
 def _refused(run: TableRun, what: str, remedy: str) -> FatalError:
@@ -119,12 +115,10 @@ class SequencePlace:
     Attributes:
         placed: column of files to the value that all rows have there; empty where the rows' own values order them.
         source_columns: sequence columns of the source.
-        types: Arrow type of each of `placed`.
     """
 
-    placed: Mapping[str, Any]
+    placed: Mapping[str, pa.Scalar]
     source_columns: tuple[str, ...]
-    types: Mapping[str, pa.DataType]
 
     @classmethod
     def of(cls, run: TableRun, schema: TableSchema, state: TableState, source: SourceRows) -> SequencePlace:
@@ -139,8 +133,7 @@ class SequencePlace:
             raise _refused(run, what, f"`gddl load --again --table {run.spec.table}`")
         here = lowered(renamed(column.name, run.spec) for column in source.columns)
         own_columns = tuple(name for name in schema.sequence if name.lower() in here)
-        times = lowered(run.dialect.commit_times)
-        added = lowered(run.dialect.total_order) | times
+        added = lowered(run.dialect.total_order) | lowered(run.dialect.commit_times)
         is_placed = run.spec.dialect == "dms" or lowered(schema.sequence) <= added
         by_time = type(run.dialect).times is Dialect.times
         if not (is_placed if not own_columns else by_time and len(own_columns) == len(schema.sequence)):
@@ -148,16 +141,18 @@ class SequencePlace:
             raise _refused(run, what, f"`gddl load --again --table {run.spec.table}`")
         kind = parse_type(schema.sequence_type)
         value = read_json(json.loads(state.max_sequence, parse_float=Decimal), kind)
-        parts = [f.type for f in kind.fields] if isinstance(kind, StructType) else [kind]
-        values = list(value.values()) if isinstance(value, dict) else [value]
-        placed = {} if own_columns else dict(zip(schema.sequence, values, strict=True))
-        types = {} if own_columns else dict(zip(schema.sequence, map(arrow_type, parts), strict=True))
+        places = zip(schema.sequence, _parts(value), map(arrow_type, parts_of(kind)), strict=True)
+        placed = {} if own_columns else {name: pa.scalar(part, of_files) for name, part, of_files in places}
         stored = lowered(schema.columns)
         time = next((name for name in run.dialect.commit_times if name.lower() in stored), None)
         if time is not None and time not in placed and state.max_commit_ts is not None:
-            placed[time] = datetime.fromisoformat(state.max_commit_ts)
-            types[time] = pa.timestamp("us", "UTC")
-        return cls(placed, own_columns, types)
+            placed[time] = pa.scalar(datetime.fromisoformat(state.max_commit_ts), pa.timestamp("us", "UTC"))
+        return cls(placed, own_columns)
+
+
+def _parts(sequence: Any) -> list[Any]:
+    """Values of a sequence, one for each of its columns."""
+    return list(sequence.values()) if isinstance(sequence, dict) else [sequence]
 
 
 def _of_source(schema: TableSchema) -> TableSchema:
@@ -181,8 +176,6 @@ class _Resync:
     columns: Columns
     place: SequencePlace
     files: ResyncedFiles
-    before: str
-    rate: RowRate
     after: str = ""
     rows: int = 0
     absent: int = 0
@@ -199,90 +192,48 @@ class _Resync:
         context = run.context()
         require_loaded_tables(context, ledger.state)
         schema = _of_source(context.stored_schema(ledger.state))
-        source = SourceRows.of(run, run.spec.initial_load or InitialLoad())
-        with opened(source.url, *source.table.split(".", 1)) as source_table:
+        source = SourceRows.of(run)
+        with opened(source.url, source.table) as source_table:
             columns = Columns.of(source_table, schema)
         place = SequencePlace.of(run, schema, ledger.state, source)
-        rate, files = RowRate(source.settings.max_rows_per_second), ResyncedFiles.of(run, ledger.state)
-        return cls(run, context, schema, source, columns, place, files, source.position, rate)
+        return cls(run, context, schema, source, columns, place, ResyncedFiles.of(run, ledger.state))
 
     def carry_out(self) -> None:
         asked = self.run.job.options.asked(ResyncRows)
-        named = {self._texts(key): key for key in map(self._key, asked.keys)}
+        named = {self.columns.key(key): key for key in map(self._key, asked.keys)}
         self._by_key(self._different() if asked.differences else named)
-        with opened(self.source.url, *self.source.table.split(".", 1)) as source_table:
+        with opened(self.source.url, self.source.table) as source_table:
             self.after = log_position(source_table.connection)
 
     def counts(self) -> dict[str, Any]:
         return {
-            "rows": self.rows, "absent": self.absent, "files": len(self.files.paths), "position_before": self.before,
-            "position_after": self.after,
+            "rows": self.rows, "absent": self.absent, "files": len(self.files.paths),
+            "position_before": self.source.position, "position_after": self.after,
         }  # fmt: skip
 
     def waiting(self) -> tuple[RunWarning, ...]:
         """`RESYNC_WAITS` where files are not loaded yet, such as behind a truncate that is held."""
         known = self.run.ledger().all_entries() if self.files.paths else {}
         paths = [path for path in self.files.paths if path not in known]
-        if not paths:
-            return ()
-        message = "files with rows of the source wait for a later run, after others"
-        return (RunWarning(code=RESYNC_WAITS, message=message, count=len(paths), sample=tuple(paths[:5])),)
+        return notices.of_names(RESYNC_WAITS, "files with rows of the source wait for a later run, after others", paths)
 
     # Keys that the user names
 
-    @cached_property
-    def _kinds(self) -> dict[str, SqlType]:
-        return {column.name: column.type for column in self.schema.data if column.name in self.schema.keys}
-
     def _key(self, named: Mapping[str, str]) -> Key:
-        values = self._named(named)
-        if set(values) != set(self.schema.keys):
-            raise self._misnamed(values, "name the whole key: ")
-        return tuple(values[name] for name in self.schema.keys)
-
-    def _misnamed(self, values: Mapping[str, Any], remedy: str) -> FatalError:
-        what = f"the key of {self.run.spec.table} is {', '.join(self.schema.keys)}, not {', '.join(values)}"
-        shown = " ".join(f"--key {name}=…" for name in self.schema.keys)
-        return FatalError(KEY_INVALID, what, where=self.run.spec.table, remedy=remedy + shown)
-
-    def _named(self, named: Mapping[str, str]) -> dict[str, Any]:
-        """Key columns and values.
-
-        Raises:
-            FatalError: `KEY_INVALID`; its message shows no value, which may be personal.
-        """
-        values: dict[str, Any] = {}
-        for given, text in named.items():
-            alone = self.schema.keys[0] if not given and len(self.schema.keys) == 1 else None
-            name = alone or self.schema.spelled(renamed(given, self.run.spec)) or given
-            kind = self._kinds.get(name)
-            if kind is None:
-                raise self._misnamed({given or "a value alone": text}, "name its columns: ")
-            fitted = key_text(text, kind)
-            if fitted is None:
-                what = f"the value for {name} is not one of its type, {kind}"
-                raise FatalError(KEY_INVALID, what, where=self.run.spec.table, remedy=how_written(name, kind))
-            values[name] = _value(fitted, kind)
-        return values
-
-    def _texts(self, key: Sequence[Any]) -> KeyTexts:
-        return self.columns.key(key)
+        spec = self.run.spec
+        wanted = WantedKey.of(spec, self.schema, {renamed(name, spec): text for name, text in named.items()})
+        return tuple(_value(text, wanted.kinds[name]) for name, text in wanted.source.items())
 
     # What is read of the lake, always before the source
 
-    def _lake_rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        shard, stored = self.run.shard, self.context.stored
-        if not shard:
-            yield from stored.live_rows(columns)
-            return
-        for source, *row in stored.live_rows((SHARD_COLUMN, *columns)):
-            if source == shard:
-                yield tuple(row)
-
-    def _lake_keys(self) -> Iterator[Key]:
-        kinds = [self._kinds[name] for name in self.schema.keys]
-        for row in self._lake_rows(self.schema.keys):
-            yield tuple(key_value(value, kind) for value, kind in zip(row, kinds, strict=True))
+    def _lake_rows(self, *more: str) -> Iterator[tuple[KeyTexts, Key, list[Any]]]:
+        """Keys of the lake, as texts too, with the values of more columns."""
+        shard, kinds = self.run.shard, {column.name: column.type for column in self.schema.data}
+        names = (*self.schema.keys, *more)
+        rows = self.context.stored.live_rows((SHARD_COLUMN, *names) if shard else names)
+        for row in ([*row] for row in rows) if not shard else ([*row] for source, *row in rows if source == shard):
+            key = tuple(key_value(value, kinds[name]) for value, name in zip(row, self.schema.keys, strict=False))
+            yield self.columns.key(key), key, row[len(key) :]
 
     def _different(self) -> dict[KeyTexts, Key]:
         """Keys that the last comparisons found different, of both sides."""
@@ -290,14 +241,11 @@ class _Resync:
         marks = {mark for name in (DIFFERENCES, WINDOW_DIFFERENCES) for mark in read_differences(storage, root, name)}
         if not marks:
             return {}
-        keys: dict[KeyTexts, Key] = {}
-        for key in self._lake_keys():
-            if mark_of(texts := self._texts(key)) in marks:
-                keys[texts] = key
-        names = self.columns.source[: self.columns.keys]
-        with opened(self.source.url, *self.source.table.split(".", 1)) as table:
+        keys = {texts: key for texts, key, _ in self._lake_rows() if mark_of(texts) in marks}
+        names = [column.name for column in self._key_columns]
+        with opened(self.source.url, self.source.table) as table:
             for row in table.rows(names, names[0], (None, None)):
-                if mark_of(texts := self._texts(row)) in marks:
+                if mark_of(texts := self.columns.key(row)) in marks:
                     keys[texts] = tuple(row)
         return keys
 
@@ -305,15 +253,10 @@ class _Resync:
         """Keys of the lake to the values of their sequence columns, where the rows' own values order them."""
         if not self.place.source_columns:
             return {texts: {} for texts in keys}
-        sequences: dict[KeyTexts, Mapping[str, Any]] = {}
-        kinds = [self._kinds[name] for name in self.schema.keys]
-        for *row, gddl in self._lake_rows((*self.schema.keys, GDDL)):
-            texts = self._texts([key_value(value, kind) for value, kind in zip(row, kinds, strict=True)])
-            if texts in keys:
-                value = gddl["sequence"]
-                values = list(value.values()) if isinstance(value, dict) else [value]
-                sequences[texts] = dict(zip(self.schema.sequence, values, strict=True))
-        return sequences
+        return {
+            texts: dict(zip(self.schema.sequence, _parts(gddl["sequence"]), strict=True))
+            for texts, _, (gddl,) in self._lake_rows(GDDL) if texts in keys
+        }  # fmt: skip
 
     # What is read of the source
 
@@ -330,7 +273,7 @@ class _Resync:
             yield from self.source.rows(None, None, self._are(keys[start : start + _KEYS_AT_ONCE]))
 
     def _are(self, keys: Sequence[Key]) -> Conditions:
-        names = self.columns.source[: self.columns.keys]
+        names = [column.name for column in self._key_columns]
 
         def made(sa: Any, table: Any) -> Sequence[Any]:
             if len(names) == 1:
@@ -344,56 +287,47 @@ class _Resync:
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
         """A file of the rows, inserts all of them."""
-        columns = [self._column(name) for name in self.columns.source[: self.columns.keys]]
         made = []
         for batch in batches:
             self.run.go_on()
-            self.rate.take(batch.num_rows)
-            keys = zip(*(values_of(batch.column(c.in_files), c) for c in columns), strict=True)
-            self._seen.update(self._texts(key) for key in keys if None not in key)
+            keys = zip(*(values_of(batch.column(c.in_files), c) for c in self._key_columns), strict=True)
+            self._seen.update(self.columns.key(key) for key in keys if None not in key)
             made.append(batch)
         table = in_one_schema(made, self.source.schema)
         self.rows += table.num_rows
-        self._keep(table, "I", self.place.placed)
+        self._keep(table, "I")
 
     def _delete(self, keys: Mapping[KeyTexts, Key], known: Mapping[KeyTexts, Mapping[str, Any]]) -> None:
         """A file of deletes; of keys that the lake has not either there is nothing to delete."""
         chosen = [texts for texts in keys if texts in known]
         self.absent += len(keys)
-        names = [self._in_files(name) for name in self.columns.source[: self.columns.keys]]
-        values = dict(zip(names, zip(*(keys[texts] for texts in chosen), strict=True), strict=True)) if chosen else {}
-        sequences = {
+        values: dict[str, list[Any]] = {
             self._own_in_files(name): [known[texts][name] for texts in chosen] for name in self.place.source_columns
         }
-        columns = [
-            pa.array((sequences | values).get(f.name, [None] * len(chosen)), f.type) for f in self.source.schema
-        ]  # fmt: skip
-        self._keep(pa.table(columns, schema=self.source.schema), "D", self.place.placed)
+        values |= {c.in_files: [keys[texts][at] for texts in chosen] for at, c in enumerate(self._key_columns)}
+        columns = [pa.array(values.get(f.name, [None] * len(chosen)), f.type) for f in self.source.schema]
+        self._keep(pa.table(columns, schema=self.source.schema), "D")
 
-    def _in_files(self, name: str) -> str:
-        return self._column(name).in_files
-
-    def _column(self, name: str) -> SourceColumn:
-        return next(column for column in self.source.columns if column.name == name)
+    @cached_property
+    def _key_columns(self) -> list[SourceColumn]:
+        by_name = {column.name: column for column in self.source.columns}
+        return [by_name[name] for name in self.columns.source[: self.columns.keys]]
 
     def _own_in_files(self, sequence: str) -> str:
         wanted = sequence.lower()
         return next(c.in_files for c in self.source.columns if renamed(c.name, self.run.spec).lower() == wanted)
 
-    def _keep(self, table: pa.Table, op: str, placed: Mapping[str, Any]) -> None:
+    def _keep(self, table: pa.Table, op: str) -> None:
         if not table.num_rows:
             return
         kinds = {landed_name(column.name).lower(): column.type for column in self.schema.data}
-        columns: dict[str, Any] = {self.run.dialect.op_column: pa.repeat(op, table.num_rows)}
-        for name, value in placed.items():
-            one = pa.array([value], self.place.types[name])
-            if str(kinds.get(name.lower())) == "string" and pa.types.is_timestamp(one.type):
-                one = pa.array([value.astimezone(UTC).isoformat(" ")])
-            columns[name] = pa.repeat(one[0], table.num_rows)
-        columns |= {name: table.column(name) for name in table.column_names}
-        fields = {field.name: field for field in table.schema}
-        whole = pa.table(columns)
-        self.files.write(whole.cast(pa.schema([fields.get(field.name, field) for field in whole.schema])))
+        for name, value in {**self.place.placed, self.run.dialect.op_column: pa.scalar(op)}.items():
+            if name in table.column_names:
+                continue
+            as_text = str(kinds.get(name.lower())) == "string" and pa.types.is_timestamp(value.type)
+            shown = pa.scalar(value.as_py().astimezone(UTC).isoformat(" ")) if as_text else value
+            table = table.add_column(0, name, pa.repeat(shown, table.num_rows))
+        self.files.write(table)
         self.run.report("rows of the source written", len(self.files.paths), self.rows)
 
 

@@ -25,4 +25,4 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
         case "rows":
             hides = HiddenColumns(run.spec).hides
             found = delta_tables.first_rows(layout.replica, hides, asked.limit, environ)
-    return run.result(totals, status="succeeded", details={"found": found})
+    return run.answer(totals, {"found": found})

@@ -28,6 +28,7 @@ from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import MAX_PRECISION
 from airflow_gddl.contract.table_spec import lowered
+from spark_jobs.batch import notices
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.plan.loaded_transactions import LoadedTransactions
 from spark_jobs.rooms.actions.source_values import INSTANT, PLAIN, SourceColumn, is_read_as_text, is_written_as_text
@@ -84,13 +85,14 @@ def key_values(text: str) -> tuple[Any, ...]:
     return tuple(_KEY_TYPES[kind][2](value) for kind, value in json.loads(text))
 
 
-def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
+def arrow_type(column: Any, kind: str, database: str, *, in_utc: bool) -> pa.DataType | None:
     """The type of a column's values in a file; None: the database writes them as text.
 
     Args:
         column: of SQLAlchemy, reflected.
         kind: as in `SourceType`.
         database: SQLAlchemy's name of it.
+        in_utc: see `SourceRows`.
     """
     from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
 
@@ -104,27 +106,31 @@ def arrow_type(column: Any, kind: str, database: str) -> pa.DataType | None:
             return pa.decimal128(20, 0) if isinstance(of_column, T.BigInteger) and database != "sqlite" else pa.int64()
         widths = ((T.SmallInteger, pa.int16()), (T.BigInteger, pa.int64()))
         return next((made for known, made in widths if isinstance(of_column, known)), pa.int32())
-    if isinstance(of_column, T.CHAR):
-        return pa.string()
-    if isinstance(of_column, (T.BINARY, T.VARBINARY)):
-        return pa.binary()
-    return PLAIN.get(kind)
+    special = {T.CHAR: pa.string(), T.BINARY: pa.binary(), T.VARBINARY: pa.binary()}
+    special |= {T.TIMESTAMP: INSTANT} if in_utc else {}
+    return next((made for known, made in special.items() if isinstance(of_column, known)), PLAIN.get(kind))
 
 
-def _unencoded(name: str, in_files: str, *, as_text: bool) -> SourceColumn:
-    """A column of texts of a database without an encoding."""
-    return SourceColumn(name, in_files, pa.string(), as_text, read_as_text=False, sql=in_bytes(name), in_bytes=True)
+def _column_of(
+    run: TableRun, source_table: SourceTable, column: Any, made: tuple[pa.DataType, str] | None, *, in_utc: bool
+) -> SourceColumn:
+    """How a column is read.
 
-
-def _in_files(run: TableRun, column: str) -> str:
-    """Columns of the dialect `dms` alone may have the names of its own."""
-    return name_in_files(column, run.dialect.op_column) if run.spec.dialect == "dms" else column
-
-
-def _is_timestamp(column: Any) -> bool:
-    from sqlalchemy import types as T  # noqa: PLC0415 - imported when needed
-
-    return isinstance(column.type, T.TIMESTAMP)
+    Args:
+        column: of SQLAlchemy, reflected.
+        made: type and SQL of its values where they are not read as they are.
+    """
+    name, database = column.name, source_table.connection.dialect.name
+    # Columns of the dialect `dms` alone may have the names of its own.
+    in_files = name_in_files(name, run.dialect.op_column) if run.spec.dialect == "dms" else name
+    kind_there = source_table.types[name].kind
+    kind, sql = made or (arrow_type(column, kind_there, database, in_utc=in_utc), "")
+    if source_table.is_unencoded and (kind is None or pa.types.is_string(kind)) and not sql:
+        return SourceColumn(name, in_files, pa.string(), kind is None, False, in_bytes(name), in_bytes=True)
+    if kind is None:
+        return SourceColumn(name, in_files, pa.string(), True, True, sql)
+    read_as_text = is_written_as_text(kind) if sql else is_read_as_text(kind_there, database)
+    return SourceColumn(name, in_files, kind, False, read_as_text, sql)
 
 
 Seen = Callable[[LoadedTransactions], None]
@@ -132,16 +138,12 @@ Conditions = Callable[[Any, Any], Sequence[Any]]
 """Conditions on the rows of a table, made of SQLAlchemy and its table."""
 
 
-def unconditional(_sa: Any, _table: Any) -> Sequence[Any]:
-    """All rows."""
-    return ()
-
-
 @dataclass(frozen=True)
 class SourceRows:
     """The table in its database, with a connection for each statement.
 
     Attributes:
+        rate: at most so many rows are read.
         keys: its primary key, whose ranges become files; empty: it has none, or one of a type without ranges.
         rows_about: number of its rows by the database's statistics; None: they have none.
         in_utc: MySQL's columns of type TIMESTAMP are read as instants.
@@ -153,6 +155,7 @@ class SourceRows:
     url: Any
     table: str
     settings: InitialLoad
+    rate: RowRate
     columns: tuple[SourceColumn, ...]
     keys: tuple[str, ...]
     position: str
@@ -163,7 +166,7 @@ class SourceRows:
     left_out: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, run: TableRun, settings: InitialLoad) -> SourceRows:
+    def of(cls, run: TableRun) -> SourceRows:
         """
         Raises:
             FatalError: as `url_of` and `opened`; `INITIAL_LOAD_REFUSED`: it is the replica of a database, which lags
@@ -171,30 +174,16 @@ class SourceRows:
             RetriableError: `SOURCE_UNREACHABLE`.
         """
         url = url_of(run.source_connection, run.runtime.environ)
-        spec = run.spec
-        schema, table = spec.name_in_source.split(".", 1)
-        with opened(url, schema, table) as source_table:
-            database, kinds = source_table.connection.dialect.name, source_table.types
-            in_utc = run.dialect.zoned_timestamps and database in ("mysql", "mariadb")
-            forms = reader_of(run.spec).load_forms(run, source_table)
-            row_of = rows_for([column.name for column in source_table.table.columns], run.spec)
+        spec, settings = run.spec, run.spec.initial_load or InitialLoad()
+        with opened(url, spec.name_in_source) as source_table:
+            in_utc = run.dialect.zoned_timestamps and source_table.connection.dialect.name in ("mysql", "mariadb")
+            forms = reader_of(spec).load_forms(run, source_table)
+            row_of = rows_for([column.name for column in source_table.table.columns], spec)
             columns = tuple(
-                _unencoded(column.name, _in_files(run, column.name), as_text=kind is None)
-                if source_table.is_unencoded and (kind is None or pa.types.is_string(kind)) and not sql
-                else SourceColumn(
-                    column.name, _in_files(run, column.name), kind or pa.string(), kind is None,
-                    kind is None or (bool(sql) and is_written_as_text(kind))
-                    or (not sql and is_read_as_text(kinds[column.name].kind, database)), sql,
-                )
+                _column_of(run, source_table, column, forms.get(column.name), in_utc=in_utc)
                 for column in source_table.table.columns
-                if is_kept(column.name, row_of[column.name])
-                or column.name.lower() in lowered(spec.sequence_by)
-                for kind, sql in [
-                    forms.get(column.name)
-                    or (INSTANT if in_utc and _is_timestamp(column)
-                    else arrow_type(column, kinds[column.name].kind, database), "")
-                ]
-            )  # fmt: skip
+                if is_kept(column.name, row_of[column.name]) or column.name.lower() in lowered(spec.sequence_by)
+            )
             _require_primary(run, source_table)
             keys = tuple(column.name for column in source_table.table.primary_key.columns)
             ranged = all(column.name not in keys or not (column.as_text or column.in_bytes) for column in columns)
@@ -202,35 +191,34 @@ class SourceRows:
             at_once = not spec.keys and names_them
             seen = transactions_seen(source_table.connection) if names_them else None
             position = log_position(source_table.connection)
-            rows = estimated_rows(source_table.connection, schema, table)
+            rows = estimated_rows(source_table.connection, spec.name_in_source)
         keys = keys if ranged and not at_once else ()
         read = {column.name for column in columns}
         left_out = tuple(name for name in row_of if name not in read)
-        return cls(url, spec.name_in_source, settings, columns, keys, position, rows, in_utc, at_once, seen, left_out)
+        rate = RowRate(settings.max_rows_per_second)
+        return cls(
+            url, spec.name_in_source, settings, rate, columns, keys, position, rows, in_utc, at_once, seen, left_out
+        )
 
     @property
     def schema(self) -> pa.Schema:
         return pa.schema([column.field() for column in self.columns])
 
     def warnings(self) -> tuple[RunWarning, ...]:
-        texts = tuple(column.name for column in self.columns if column.as_text)
-        if not texts:
-            return ()
         message = "columns whose types have no equal are loaded as text; options.types gives them one"
-        return (RunWarning(code=INITIAL_LOAD_TEXT, message=message, count=len(texts), sample=texts[:5]),)
+        return notices.of_names(INITIAL_LOAD_TEXT, message, [column.name for column in self.columns if column.as_text])
 
     def boundary(self, after: str | None, rows: int) -> str | None:
         """The last key of the next `rows` rows; None: so many do not follow."""
         with self._opened() as (sa, source_table):
-            keys = [source_table.table.c[name] for name in self.keys]
-            shown = [self._selected(sa, source_table, column) for column in self._key_columns]
-            wanted = sa.select(*shown).select_from(source_table.table).where(*_after_key(sa, keys, after))
-            row = source_table.connection.execute(wanted.order_by(*keys).offset(rows - 1).limit(1)).first()
+            wanted = self._wanted(sa, source_table, self._key_columns, after)
+            row = source_table.connection.execute(wanted.offset(rows - 1).limit(1)).first()
         return None if row is None else key_text(tuple(row))
 
     def rows(
-        self, after: str | None, to: str | None, within: Conditions = unconditional, seen: Seen = lambda _: None
-    ) -> Iterator[pa.RecordBatch]:
+        self, after: str | None, to: str | None, within: Conditions = lambda _sa, _table: (),
+        seen: Seen = lambda _: None,
+    ) -> Iterator[pa.RecordBatch]:  # fmt: skip
         """Rows of a range in the order of their keys.
 
         Args:
@@ -239,12 +227,10 @@ class SourceRows:
         with self._opened() as (sa, source_table):
             if self.at_once:
                 seen(transactions_seen(source_table.connection))
-            keys = [source_table.table.c[name] for name in self.keys]
-            wanted = sa.select(*(self._selected(sa, source_table, column) for column in self.columns))
-            limits = (*_after_key(sa, keys, after), *_up_to_key(sa, keys, to), *within(sa, source_table.table))
-            wanted = wanted.select_from(source_table.table).where(*limits).order_by(*keys)
+            wanted = self._wanted(sa, source_table, self.columns, after, to).where(*within(sa, source_table.table))
             streamed = source_table.connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(wanted)
             for rows in streamed.partitions():
+                self.rate.take(len(rows))
                 values = zip(*rows, strict=True)
                 arrays = [column.array(one) for column, one in zip(self.columns, values, strict=True)]
                 fields = [column.field(one.type) for column, one in zip(self.columns, arrays, strict=True)]
@@ -254,6 +240,17 @@ class SourceRows:
         """Where the source's log is: everything that was read until now was committed before. Empty: not known here."""
         with connected(self.url) as connection:
             return log_position(connection, inserted=True)
+
+    def _wanted(
+        self, sa: Any, source_table: SourceTable, columns: Sequence[SourceColumn], after: str | None,
+        to: str | None = None,
+    ) -> Any:  # fmt: skip
+        """The statement for rows after a key and up to another one, in the order of their keys; None: no such limit."""
+        table, keys = source_table.table, [source_table.table.c[name] for name in self.keys]
+        wanted = sa.select(*(self._selected(sa, source_table, one) for one in columns)).select_from(table)
+        wanted = wanted if after is None else wanted.where(_greater_key(sa, keys, key_values(after)))
+        wanted = wanted if to is None else wanted.where(~_greater_key(sa, keys, key_values(to)))
+        return wanted.order_by(*keys)
 
     @staticmethod
     def _selected(sa: Any, source_table: SourceTable, column: SourceColumn) -> Any:
@@ -273,12 +270,12 @@ class SourceRows:
     def _opened(self) -> Iterator[tuple[Any, SourceTable]]:
         import sqlalchemy as sa  # noqa: PLC0415 - `url_of` has said so if it is missing
 
-        with opened(self.url, *self.table.split(".", 1)) as source_table:
+        with opened(self.url, self.table) as source_table:
             limit = statement_limit(source_table.connection.dialect, float(seconds(self.settings.statement_timeout)))
             if limit:
-                source_table.connection.execute(sa.text(limit))
+                source_table.connection.exec_driver_sql(limit)
             if self.in_utc:
-                source_table.connection.execute(sa.text("SET time_zone = '+00:00'"))
+                source_table.connection.exec_driver_sql("SET time_zone = '+00:00'")
             yield sa, source_table
 
 
@@ -296,18 +293,14 @@ def _may_be_padded(sa: Any, kind: Any) -> bool:
 
 def is_primary(connection: Any) -> bool:
     """Whether it is a PostgreSQL and no standby, whose snapshots do not name the transactions that are open."""
-    import sqlalchemy as sa  # noqa: PLC0415 - see above
-
     is_postgresql = connection.dialect.name == "postgresql"
-    return is_postgresql and not connection.execute(sa.text("SELECT pg_is_in_recovery()")).scalar()
+    return is_postgresql and not connection.exec_driver_sql("SELECT pg_is_in_recovery()").scalar()
 
 
 def transactions_seen(connection: Any) -> LoadedTransactions:
     """Those that all reads of PostgreSQL's connection see, in its transaction."""
-    import sqlalchemy as sa  # noqa: PLC0415 - see above
-
-    snapshot = connection.execute(sa.text("SELECT CAST(pg_current_snapshot() AS text)")).scalar()
-    upto = connection.execute(sa.text("SELECT CAST(pg_current_wal_insert_lsn() AS text)")).scalar()
+    snapshot = connection.exec_driver_sql("SELECT CAST(pg_current_snapshot() AS text)").scalar()
+    upto = connection.exec_driver_sql("SELECT CAST(pg_current_wal_insert_lsn() AS text)").scalar()
     return LoadedTransactions(snapshot=str(snapshot), upto=position_of(str(upto)))
 
 
@@ -334,13 +327,10 @@ def log_position(connection: Any, *, inserted: bool = False) -> str:
     Args:
         inserted: also what PostgreSQL has not written to its disk yet, since others may read its rows.
     """
-    import sqlalchemy as sa  # noqa: PLC0415 - see above
-
     dialect = connection.dialect
     name = "mariadb" if getattr(dialect, "is_mariadb", False) else dialect.name
     query = _POSITIONS.get(name, "").format(now="pg_current_wal_insert_lsn()" if inserted else "pg_current_wal_lsn()")
-    position = connection.execute(sa.text(query)).scalar() if query else None
-    return str(position or "")
+    return str((connection.exec_driver_sql(query).scalar() if query else None) or "")
 
 
 _COUNTS = {
@@ -353,15 +343,15 @@ _COUNTS = {
 }
 
 
-def estimated_rows(connection: Any, schema: str, name: str) -> int | None:
+def estimated_rows(connection: Any, table: str) -> int | None:
     """Rows of a table by the database's statistics; null where it has none, or they are not known here."""
     import sqlalchemy as sa  # noqa: PLC0415 - see above
 
     statement = _COUNTS.get(connection.dialect.name)
-    count = (
-        None if statement is None else connection.execute(sa.text(statement), {"schema": schema, "name": name}).scalar()
-    )
-    return int(count) if count else None
+    if statement is None:
+        return None
+    schema, name = table.split(".", 1)
+    return int(connection.execute(sa.text(statement), {"schema": schema, "name": name}).scalar() or 0) or None
 
 
 def _require_primary(run: TableRun, source_table: SourceTable) -> None:
@@ -379,17 +369,9 @@ def _require_primary(run: TableRun, source_table: SourceTable) -> None:
         raise FatalError(INITIAL_LOAD_REFUSED, what, where=run.spec.table, remedy=remedy)
 
 
-def _after_key(sa: Any, keys: Sequence[Any], after: str | None) -> list[Any]:
-    """Keys after this one, compared left to right; written out, which every database understands."""
-    return [] if after is None else [_greater_key(sa, keys, key_values(after))]
-
-
-def _up_to_key(sa: Any, keys: Sequence[Any], to: str | None) -> list[Any]:
-    return [] if to is None else [sa.not_(_greater_key(sa, keys, key_values(to)))]
-
-
 def _greater_key(sa: Any, keys: Sequence[Any], values: Sequence[Any]) -> Any:
-    """Whether a key is greater than these values, compared left to right."""
+    """Whether a key is greater than these values, compared left to right; written out, which every database
+    understands."""
     first = _bound(sa, keys[0], values[0])
     if len(keys) == 1:
         return keys[0] > first

@@ -83,7 +83,9 @@ class SourceColumn:
             FatalError: `INITIAL_LOAD_REFUSED`: there is no text for it.
         """
         if self.in_bytes:
-            return _unproven([None if value is None else bytes(value) for value in values])
+            # A text that is none in UTF-8 concerns its row alone when the file is read (`TEXT_NOT_UTF8`).
+            texts = pa.array([None if value is None else bytes(value) for value in values], pa.binary())
+            return pc.cast(texts, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
         if self.read_as_text and not self.as_text:
             return _typed(pa.array(values, pa.string()), self.type)
         convert = Decimal if pt.is_decimal(self.type) else _CONVERTED.get(self.type)
@@ -96,11 +98,6 @@ class SourceColumn:
                 remedy = "correct it in the source, or leave the column out by exclude_columns"
                 raise FatalError(INITIAL_LOAD_REFUSED, what, where=self.name, remedy=remedy) from error
             return pa.array([None if value is None else _text(value) for value in values], pa.string())
-
-
-def _unproven(texts: Sequence[bytes | None]) -> pa.Array:
-    """A text that is none in UTF-8 concerns its row alone when the file is read (`TEXT_NOT_UTF8`)."""
-    return pc.cast(pa.array(texts, pa.binary()), options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
 
 
 def _typed(texts: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -21,7 +21,7 @@ from airflow_gddl.contract.codes import (
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import few
-from airflow_gddl.contract.result import JobResult, RunWarning, error_info
+from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.batch import notices
 from spark_jobs.batch.damaged_tables import require_undamaged
@@ -32,14 +32,11 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.cut_changes import cut_before
 from spark_jobs.plan.identity import require_same_identity
-from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.actions.verify_against import verify_against
 from spark_jobs.rules.verify import BUCKETS, Verdict, verdict_of
 from spark_jobs.rules.windows import Window, with_files
 from spark_jobs.source_tables import opened, url_of
 from spark_jobs.tables.delta_log import DeltaCommits
-from spark_jobs.tables.engine import Engine
 from spark_jobs.verification import (
     ABSENT,
     Columns,
@@ -91,9 +88,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     details["source"] = None if source is None else asdict(source)
     if source is not None and equal and not held and not source.unsettled:
         totals.complete_until = source.looked_at
-    result = run.result(totals, status="succeeded", details=details)
-    error = (held or unfinished) if equal else _difference(run.spec, verdict, source)
-    return result if error is None else replace(result, status="failed", error=error_info(error))
+    return run.answer(totals, details, (held or unfinished) if equal else _difference(run.spec, verdict, source))
 
 
 def _held(run: TableRun) -> FatalError | None:
@@ -145,31 +140,16 @@ def _judged(run: TableRun, totals: RunTotals) -> tuple[Verdict, SourceVerdict | 
     table_schema = context.stored_schema(ledger.state)
     totals.warn(warnings_of(foreign_commits(run, ledger)))
     verdict = context.stored.verify(table_schema, ledger.state.swept, _asked(run).limit)
-    if run.shard or not table_schema.keys:
-        totals.warn(_not_compared(run))
+    if not (connection := run.source_connection):
         return verdict, None
-    return verdict, _against_source(run, context, table_schema, ledger.state)
-
-
-def _not_compared(run: TableRun) -> tuple[RunWarning, ...]:
-    if not run.source_connection:
-        return ()
-    reason = "a table of several sources" if run.shard else "a table without keys, whose rows can't be matched,"
-    message = f"{reason} is compared with its changes alone, not with its source"
-    return (RunWarning(code=SOURCE_NOT_COMPARED, message=message),)
-
-
-def _against_source(
-    run: TableRun, context: Engine, table_schema: TableSchema, state: TableState
-) -> SourceVerdict | None:
-    """Null without a connection."""
-    connection = run.source_connection
-    if not connection:
-        return None
-    runtime = run.runtime
-    with opened(url_of(connection, runtime.environ), *run.spec.name_in_source.split(".", 1)) as table:
-        columns = Columns.of(table, table_schema)
-        return SourceComparison(context, state, table, columns, _asked(run), runtime.clock()).verdict()
+    if run.shard or not table_schema.keys:
+        reason = "a table of several sources" if run.shard else "a table without keys, whose rows can't be matched,"
+        message = f"{reason} is compared with its changes alone, not with its source"
+        totals.warn([RunWarning(code=SOURCE_NOT_COMPARED, message=message)])
+        return verdict, None
+    with opened(url_of(connection, run.runtime.environ), run.spec.name_in_source) as table:
+        columns, now = Columns.of(table, table_schema), run.runtime.clock()
+        return verdict, SourceComparison(context, ledger.state, table, columns, _asked(run), now).verdict()
 
 
 def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
@@ -199,9 +179,8 @@ def _by_windows(run: TableRun, totals: RunTotals) -> JobResult:
     wrong, held = [window for window in window_verdict.windows if window.is_wrong], _held(run)
     totals.complete_until = None if held else window_verdict.proven_until
     verdict = "different" if wrong else "held" if held else "equal" if window_verdict.column else "not compared"
-    result = run.result(totals, status="succeeded", details={"verdict": verdict, WINDOWS: asdict(window_verdict)})
-    error = _wrong_windows(run.spec, wrong) if wrong else held
-    return result if error is None else replace(result, status="failed", error=error_info(error))
+    details = {"verdict": verdict, WINDOWS: asdict(window_verdict)}
+    return run.answer(totals, details, _wrong_windows(run.spec, wrong) if wrong else held)
 
 
 def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | None:
@@ -217,7 +196,7 @@ def _against_source_by_windows(run: TableRun, now: datetime) -> WindowVerdict | 
     context = run.context()
     require_loaded_tables(context, ledger.state)
     schema = context.stored_schema(ledger.state)
-    with opened(url, *run.spec.name_in_source.split(".", 1)) as table:
+    with opened(url, run.spec.name_in_source) as table:
         return SourceComparison(context, ledger.state, table, Columns.of(table, schema), _asked(run), now).in_windows()
 
 
@@ -256,12 +235,10 @@ def _asked(run: TableRun) -> Verify:
 def _columns_left_out(verdict: ComparedWithSource) -> tuple[RunWarning, ...]:
     """A warning where columns that both sides should have were not compared."""
     done, every = verdict.columns
-    if done == every:
-        return ()
     why = {name: reason for name, reason in verdict.not_compared.items() if reason != ABSENT}
     named = ", ".join(f"{name} ({reason})" for name, reason in why.items())
     message = f"compared with the source in {done} of {every} columns; nothing is known of {named}"
-    return (RunWarning(code=COLUMNS_NOT_COMPARED, message=message, count=len(why), sample=tuple(why)[:5]),)
+    return notices.of_names(COLUMNS_NOT_COMPARED, message, list(why)) if done != every else ()
 
 
 def _unsettled(source: SourceVerdict) -> RunWarning:

@@ -6,28 +6,27 @@ where landed files that are not loaded have changes of its key (it may be ahead)
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_gddl.contract.actions import Verify
-from airflow_gddl.contract.codes import AGAINST_DIFFERENT, AGAINST_REFUSED, AGAINST_UNSETTLED, FILES_CHANGED
-from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.codes import AGAINST_DIFFERENT, AGAINST_REFUSED, AGAINST_UNSETTLED
+from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
 from airflow_gddl.contract.names import landed_name
-from airflow_gddl.contract.result import JobResult, RunWarning, error_info
+from airflow_gddl.contract.result import JobResult, RunWarning
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch import notices
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile
+from spark_jobs.plan.planned_batch import first_batch
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.plan.types import lossless
-from spark_jobs.rooms.actions.landed_changes import LandedChanges
+from spark_jobs.rooms.actions.landed_changes import LandedChanges, vanished
 from spark_jobs.rules.arrays import DeltaSchema, schema_of
-from spark_jobs.rules.other_table import DifferentRow, OtherTableFindings, OtherTableRule
+from spark_jobs.rules.other_table import DifferentRow, OtherTableRule
 from spark_jobs.tables.replayed_log import DamagedLogError, replayed
 
 _SHOWN = 20
@@ -53,14 +52,19 @@ def verify_against(run: TableRun, totals: RunTotals) -> JobResult:
             return run.result(totals)
         notices.require_finished(run, ledger, then="verify --against")
         try:
-            compared = _Compared.of(run, path, ledger)
-        except FileNotFoundError as vanished:
-            raise _gone(run, path, vanished) from vanished
-    totals.warn(compared.warnings)
-    details = {"verdict": compared.verdict, "compared": [path], "against": compared.described()}
-    result = run.result(totals, status="succeeded", details=details)
-    error = compared.error(run)
-    return result if error is None else replace(result, status="failed", error=error_info(error))
+            found, rows = _compared(run, path, ledger)
+        except FileNotFoundError as error:
+            raise vanished(run, path, error) from error
+    behind, ahead, different = found["behind"], found["ahead"], found["different"]
+    if behind or ahead:
+        message = (
+            f"{behind} rows of the other table are as the replica's were earlier, and {ahead} have changes in files "
+            "that are not loaded; compare again when both have loaded the same files"
+        )
+        totals.warn([RunWarning(code=AGAINST_UNSETTLED, message=message, count=behind + ahead)])
+    verdict = "different" if different else "ahead" if ahead else "behind" if behind else "equal"
+    details = {"verdict": verdict, "compared": [path], "against": found}
+    return run.answer(totals, details, _difference(run, different, rows) if different else None)
 
 
 def path_of(run: TableRun) -> str:
@@ -98,144 +102,78 @@ def _opened(run: TableRun, path: str) -> tuple[int, DeltaSchema]:
         raise _refused(run, why, path, "compare the tables with a query") from error
 
 
-def _gone(run: TableRun, path: str, error: FileNotFoundError) -> RetriableError:
-    what = f"{run.spec.table}: a file of the other table has vanished while it was read: {error}"
-    remedy = "run it again, which reads the newest version; keep VACUUM away meanwhile"
-    return RetriableError(FILES_CHANGED, what, where=path, remedy=remedy)
-
-
 def _refused(run: TableRun, why: str, where: str, remedy: str) -> FatalError:
     return FatalError(AGAINST_REFUSED, f"{run.spec.table} can't be compared: {why}", where=where, remedy=remedy)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Columns:
-    """Columns of both tables, and which of them are compared.
+def _columns(
+    run: TableRun, schema: TableSchema, theirs: DeltaSchema, delivered: frozenset[str] | None
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Columns that are compared, as the other table spells them, and those that are not, and why.
 
-    Attributes:
-        spelled: columns that are compared, as the other table spells them.
-        left_out: those that are not, and why.
+    Args:
+        delivered: columns of files that were loaded, in lower case; None: all columns of the replica.
+
+    Raises:
+        FatalError: `AGAINST_REFUSED`: a key column can't be compared.
     """
-
-    spelled: dict[str, str]
-    left_out: dict[str, str]
-
-    @classmethod
-    def of(cls, run: TableRun, schema: TableSchema, theirs: DeltaSchema, delivered: frozenset[str] | None) -> _Columns:
-        """
-        Args:
-            delivered: columns of files that were loaded, in lower case; None: all columns of the replica.
-
-        Raises:
-            FatalError: `AGAINST_REFUSED`: a key column can't be compared.
-        """
-        by_lower, masked = {name.lower(): name for name in theirs.names}, lowered(run.spec.mask)
-        spelled, left_out = {}, {}
-        for column in schema.data:
-            lower = column.name.lower()
-            if lower not in by_lower:
-                left_out[column.name] = "the other table lacks it"
-            elif not lossless(theirs.types[by_lower[lower]], column.type):
-                left_out[column.name] = f"it is {theirs.types[by_lower[lower]]} there, and {column.type} here"
-            elif lower in masked:
-                left_out[column.name] = "the metadata row masks it"
-            elif delivered is not None and lower not in delivered:
-                left_out[column.name] = "files lack it"
-            else:
-                spelled[column.name] = by_lower[lower]
-        if lacking := [key for key in schema.keys if key not in spelled]:
-            why = f"key column {lacking[0]}: {left_out[lacking[0]]}"
-            raise _refused(run, why, run.layout.replica, "name a table that has the keys of the metadata row")
-        ours = {*lowered(column.name for column in schema.data), GDDL}
-        left_out |= {name: "the replica lacks it" for name in theirs.names if name.lower() not in ours}
-        return cls(spelled=spelled, left_out=left_out)
+    by_lower, masked = {name.lower(): name for name in theirs.names}, lowered(run.spec.mask)
+    spelled: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for column in schema.data:
+        lower = column.name.lower()
+        if lower not in by_lower:
+            left_out[column.name] = "the other table lacks it"
+        elif not lossless(theirs.types[by_lower[lower]], column.type):
+            left_out[column.name] = f"it is {theirs.types[by_lower[lower]]} there, and {column.type} here"
+        elif lower in masked:
+            left_out[column.name] = "the metadata row masks it"
+        elif delivered is not None and lower not in delivered:
+            left_out[column.name] = "files lack it"
+        else:
+            spelled[column.name] = by_lower[lower]
+    if lacking := [key for key in schema.keys if key not in spelled]:
+        why = f"key column {lacking[0]}: {left_out[lacking[0]]}"
+        raise _refused(run, why, run.layout.replica, "name a table that has the keys of the metadata row")
+    ours = {*lowered(column.name for column in schema.data), GDDL}
+    left_out |= {name: "the replica lacks it" for name in theirs.names if name.lower() not in ours}
+    return spelled, left_out
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Compared:
-    """What a comparison has found.
+def _compared(run: TableRun, path: str, ledger: Ledger) -> tuple[dict[str, Any], list[DifferentRow]]:
+    """What the comparison has found, as a result shows it, and rows that no file which waits explains."""
+    (version, theirs), context = _opened(run, path), run.context()
+    schema = context.stored_schema(ledger.state)
+    spelled, left_out = _columns(run, schema, theirs, _delivered(ledger) if ledger.state.adopted else None)
+    first = first_batch(iso(run.runtime.clock()))
+    rule = OtherTableRule(
+        schema=schema, columns=tuple(spelled), spelled=spelled, first=first.batch_id, shown=_NAMED,
+        marks=GDDL in theirs.names,
+    )  # fmt: skip
+    found = context.stored.compared_with(path, rule)
+    # Listed after the other table was read: it has no change of a file that is not among them.
+    waiting = run.discover(ledger, wait="idle").waiting if found.different else ()
+    wanted = {row.key for row in found.listed}
+    keys = LandedChanges(run, context, ledger.state).keys(waiting)
+    in_files = {file: wanted & held for file, held in keys.items()}
+    changed = frozenset[str]().union(*in_files.values())
+    different = [row for row in found.listed if row.key not in changed]
+    return {
+        "version": version, "rows": found.rows, "their_rows": found.their_rows, "equal": found.equal,
+        "behind": found.behind, "behind_keys": list(found.behind_keys), "ahead": len(changed),
+        "in_files": {file: len(held) for file, held in in_files.items() if held}, "waiting": len(waiting),
+        "different": found.different - len(changed),
+        "rows_different": [{"key": row.key, "ours": row.ours, "theirs": row.theirs} for row in different[:_SHOWN]],
+        "not_compared": left_out,
+    }, different  # fmt: skip
 
-    Attributes:
-        version: of the other table.
-        waiting: landed files that are not loaded; empty also where no row differs.
-        in_files: keys of rows that differ, by the path of a waiting file that has changes of them.
-        ahead: number of these keys.
-        different: the other rows of `findings.listed`.
-    """
 
-    version: int
-    findings: OtherTableFindings
-    columns: _Columns
-    waiting: tuple[PlannedFile, ...]
-    in_files: dict[str, int]
-    ahead: int
-    different: tuple[DifferentRow, ...]
-
-    @classmethod
-    def of(cls, run: TableRun, path: str, ledger: Ledger) -> _Compared:
-        (version, theirs), context = _opened(run, path), run.context()
-        schema = context.stored_schema(ledger.state)
-        columns = _Columns.of(run, schema, theirs, _delivered(ledger) if ledger.state.adopted else None)
-        first = BatchPlan(number=1, mode="initial", planned_at=iso(run.runtime.clock()), generation=1, files=())
-        rule = OtherTableRule(
-            schema=schema, columns=tuple(columns.spelled), spelled=columns.spelled, first=first.batch_id, shown=_NAMED,
-            marks=GDDL in theirs.names,
-        )  # fmt: skip
-        findings = context.stored.compared_with(path, rule)
-        # Listed after the other table was read: it has no change of a file that is not among them.
-        waiting = run.discover(ledger, wait="idle").waiting if findings.different else ()
-        wanted = {row.key for row in findings.listed}
-        keys = LandedChanges(run, context, ledger.state).keys(waiting)
-        in_files = {file: wanted & found for file, found in keys.items()}
-        changed = frozenset[str]().union(*in_files.values())
-        return cls(
-            version=version, findings=findings, columns=columns, waiting=waiting,
-            in_files={file: len(found) for file, found in in_files.items() if found}, ahead=len(changed),
-            different=tuple(row for row in findings.listed if row.key not in changed),
-        )  # fmt: skip
-
-    @property
-    def differing(self) -> int:
-        """Rows that differ, and no file that waits explains it."""
-        return self.findings.different - self.ahead
-
-    @property
-    def verdict(self) -> str:
-        """Of the other table."""
-        return (
-            "different" if self.differing else "ahead" if self.ahead else "behind" if self.findings.behind else "equal"
-        )
-
-    @property
-    def warnings(self) -> Iterator[RunWarning]:
-        found = self.findings
-        if found.behind or self.ahead:
-            message = (
-                f"{found.behind} rows of the other table are as the replica's were earlier, and {self.ahead} have "
-                "changes in files that are not loaded; compare again when both have loaded the same files"
-            )
-            yield RunWarning(code=AGAINST_UNSETTLED, message=message, count=found.behind + self.ahead)
-
-    def described(self) -> dict[str, Any]:
-        found = self.findings
-        return {
-            "version": self.version, "rows": found.rows, "their_rows": found.their_rows, "equal": found.equal,
-            "behind": found.behind, "behind_keys": list(found.behind_keys), "ahead": self.ahead,
-            "in_files": self.in_files, "waiting": len(self.waiting), "different": self.differing,
-            "rows_different": [
-                {"key": row.key, "ours": row.ours, "theirs": row.theirs} for row in self.different[:_SHOWN]
-            ],
-            "not_compared": self.columns.left_out,
-        }  # fmt: skip
-
-    def error(self, run: TableRun) -> FatalError | None:
-        if not self.differing:
-            return None
-        shown = ", ".join(row.key for row in self.different[:_NAMED])
-        what = f"{run.spec.table}: {self.differing} rows of both tables differ, e.g. {shown}"
-        explain = f"`gddl explain --table {run.spec.table} --key COLUMN=VALUE`"
-        remedy = f"`details.against.keys` has both rows; {explain} shows what the replica's row is made of"
-        return FatalError(AGAINST_DIFFERENT, what, where=run.spec.table, remedy=remedy)
+def _difference(run: TableRun, count: int, rows: Sequence[DifferentRow]) -> FatalError:
+    shown = ", ".join(row.key for row in rows[:_NAMED])
+    what = f"{run.spec.table}: {count} rows of both tables differ, e.g. {shown}"
+    explain = f"`gddl explain --table {run.spec.table} --key COLUMN=VALUE`"
+    remedy = f"`details.against.keys` has both rows; {explain} shows what the replica's row is made of"
+    return FatalError(AGAINST_DIFFERENT, what, where=run.spec.table, remedy=remedy)
 
 
 def _delivered(ledger: Ledger) -> frozenset[str] | None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from airflow_gddl.contract import durations
-from airflow_gddl.contract.codes import CATALOG_NAME_TAKEN, CATALOG_TABLE_DROPPED
+from airflow_gddl.contract.codes import CATALOG_DENIED, CATALOG_NAME_TAKEN, CATALOG_REFUSED, CATALOG_TABLE_DROPPED
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName
+from airflow_gddl.contract.layout import same_place
 from airflow_gddl.contract.spec import JobSpec
 from airflow_gddl.stores import Storage
 
@@ -37,6 +38,11 @@ class TableColumn:
     type: Any
     comment: str = ""
     nullable: bool = True
+
+    def field(self, comment: str) -> dict[str, Any]:
+        """The field of a Spark schema, with this comment."""
+        metadata = {"comment": comment} if comment else {}
+        return {"name": self.name, "type": self.type, "nullable": self.nullable, "metadata": metadata}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +81,14 @@ class Entry:
     is_dangling: bool = False
 
 
+def plain_entry(
+    info: DeltaTableInfo, properties: Mapping[str, str], type_text: Callable[[Any], str]
+) -> Entry:  # fmt: skip
+    """The entry of a catalog that takes names and comments as they are."""
+    columns = {column.name: (type_text(column.type), column.comment) for column in info.columns}
+    return Entry(location=same_place(info.location), columns=columns, comment=info.comment, properties=properties)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Registration:
     """A table to be registered.
@@ -94,12 +108,16 @@ class CatalogError(Exception):
 
     Args:
         code: stable, listed in docs/codes.md.
-        is_down: requests for other tables would fail too: the catalog does not answer, or can't be called.
     """
 
-    def __init__(self, code: str, message: str, *, is_down: bool = False) -> None:
+    def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.code, self.message, self.is_down = code, message, is_down
+        self.code, self.message = code, message
+
+    @property
+    def is_down(self) -> bool:
+        """Whether requests for other tables would fail too: the catalog does not answer, or can't be called."""
+        return self.code not in (CATALOG_DENIED, CATALOG_REFUSED)
 
 
 class CatalogPort(Protocol):
@@ -128,9 +146,6 @@ class CatalogPort(Protocol):
         ...
 
 
-Action = Literal["none", "create", "alter", "report"]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Deviation:
     """One attribute in which an entry differs, as text; empty where it is absent.
@@ -154,7 +169,7 @@ class CatalogChange:
         code, message: why the entry differs and is not altered; empty: it matches, or will.
     """
 
-    action: Action = "none"
+    action: Literal["none", "create", "alter", "report"] = "none"
     differences: tuple[Deviation, ...] = ()
     unaltered: tuple[Deviation, ...] = ()
     code: str = ""
@@ -173,53 +188,55 @@ def plan(
     if registered is None:
         if known_at is None or restore:
             return CatalogChange(action="create")
-        code = CATALOG_TABLE_DROPPED
-        message = "the table was dropped in the catalog; `gddl catalog sync` registers it again"
-        return CatalogChange(action="report", code=code, message=message)
+        return reported(
+            CATALOG_TABLE_DROPPED, "the table was dropped in the catalog; `gddl catalog sync` registers it again"
+        )
     conflict = registered.problem
     if not conflict and registered.location not in (wanted.location, known_at):
         conflict = f"it points to {registered.location}, not to {wanted.location}"
     if conflict:
-        code = CATALOG_NAME_TAKEN
         message = f"another entry has this name: {conflict}; drop or rename it, or change the catalog's templates"
-        return CatalogChange(action="report", code=code, message=message)
+        return reported(CATALOG_NAME_TAKEN, message)
     if registered.location != wanted.location and "location" not in alters:
         message = f"it points to {registered.location}, and this catalog can't change that; drop it there, then "
-        return CatalogChange(action="report", code=CATALOG_NAME_TAKEN, message=f"{message}`gddl catalog sync`")
-    deviations = differences(wanted, registered)
+        return reported(CATALOG_NAME_TAKEN, f"{message}`gddl catalog sync`")
+    deviations = tuple(differences(wanted, registered))
     do = tuple(one for one in deviations if one.aspect in alters)
     unaltered = tuple(one for one in deviations if one.aspect not in alters)
     return CatalogChange(action="alter" if do else "none", differences=do, unaltered=unaltered)
 
 
-def differences(wanted: Entry, registered: Entry) -> tuple[Deviation, ...]:
+def reported(code: str, message: str) -> CatalogChange:
+    """An entry that is left as it is, and why."""
+    return CatalogChange(action="report", code=code, message=message)
+
+
+def differences(wanted: Entry, registered: Entry) -> Iterator[Deviation]:
     """All differences, except comments and properties that only the registered entry has."""
-    deviations = []
-    if wanted.location != registered.location:
-        deviations.append(Deviation(aspect="location", name="", registered=registered.location, wanted=wanted.location))
-    if wanted.comment and wanted.comment != registered.comment:
-        deviations.append(Deviation(aspect="comment", name="", registered=registered.comment, wanted=wanted.comment))
-    deviations += _columns(wanted, registered)
-    for name, value in wanted.properties.items():
-        if (held := registered.properties.get(name, "")) != value:
-            deviations.append(Deviation(aspect="properties", name=name, registered=held, wanted=value))
-    return tuple(deviations)
+    compared = [
+        ("location", "", registered.location, wanted.location),
+        ("comment", "", registered.comment, wanted.comment or registered.comment),
+        *_columns(wanted, registered),
+        *(("properties", name, registered.properties.get(name, ""), v) for name, v in wanted.properties.items()),
+    ]
+    for aspect, name, held, value in compared:
+        if held != value or aspect == "columns":
+            yield Deviation(aspect=aspect, name=name, registered=held, wanted=value)
 
 
-def _columns(wanted: Entry, registered: Entry) -> list[Deviation]:
-    deviations = []
+def _columns(wanted: Entry, registered: Entry) -> list[tuple[str, str, str, str]]:
+    """What differs of the columns, as `differences` compares it."""
+    found = []
     for name, (kind, comment) in wanted.columns.items():
         held_kind, held_comment = registered.columns.get(name, ("", ""))
         if held_kind != kind:
-            deviations.append(Deviation(aspect="columns", name=name, registered=held_kind, wanted=kind))
+            found.append(("columns", name, held_kind, kind))
         elif comment and held_comment != comment:
-            deviations.append(Deviation(aspect="columns", name=name, registered=held_comment, wanted=comment))
-    dropped = [name for name in registered.columns if name not in wanted.columns]
-    deviations += [Deviation(aspect="columns", name=name, registered=registered.columns[name][0]) for name in dropped]
-    if not deviations and list(wanted.columns) != list(registered.columns):
-        order = ", ".join(registered.columns), ", ".join(wanted.columns)
-        deviations.append(Deviation(aspect="columns", name="(order)", registered=order[0], wanted=order[1]))
-    return deviations
+            found.append(("columns", name, held_comment, comment))
+    found += [("columns", name, held[0], "") for name, held in registered.columns.items() if name not in wanted.columns]
+    if not found and list(wanted.columns) != list(registered.columns):
+        found.append(("columns", "(order)", ", ".join(registered.columns), ", ".join(wanted.columns)))
+    return found
 
 
 def session_settings(job: JobSpec) -> dict[str, str]:
@@ -259,7 +276,7 @@ class CatalogContext:
     spark: Callable[[], SparkSession]
     environ: Mapping[str, str]
     storage: Storage
-    lake: str = ""
+    lake: str
 
 
 def open_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
@@ -268,8 +285,8 @@ def open_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
         CatalogError: a package or a token is missing.
     """
     module, _, function = CATALOGS[spec.kind].port.partition(":")
-    opened: OpenCatalog = getattr(importlib.import_module(module), function)
-    return opened(spec, around)
+    port: CatalogPort = getattr(importlib.import_module(module), function)(spec, around)
+    return port
 
 
 @contextmanager
@@ -282,10 +299,7 @@ def refused() -> Iterator[None]:
     try:
         yield
     except FatalError as error:
-        raise CatalogError(error.code, f"{error.what}; {error.remedy}", is_down=True) from error
-
-
-OpenCatalog = Callable[[CatalogSpec, CatalogContext], CatalogPort]
+        raise CatalogError(error.code, f"{error.what}; {error.remedy}") from error
 
 
 @dataclass
@@ -297,8 +311,6 @@ class CatalogAccess:
 
     spec: CatalogSpec
     around: CatalogContext
-    opened: OpenCatalog = open_catalog
-    now: Callable[[], float] = time.monotonic
     _port: CatalogPort | None = None
     _fault: CatalogError | None = None
     _again: float = 0.0
@@ -310,27 +322,21 @@ class CatalogAccess:
         Raises:
             CatalogError: the catalog refused, is down, or was found to be down before.
         """
-        if self._answers and self._port is not None:
-            return self._tried(work, self._port)
+        if self._answers:
+            return self._tried(work)
         with self._lock:
-            if self._fault is not None and self.now() < self._again:
+            if self._fault is not None and time.monotonic() < self._again:
                 raise self._fault
-            try:
-                self._port = self._port or self.opened(self.spec, self.around)
-            except CatalogError as error:
-                raise self._noted(error) from error
-            return self._tried(work, self._port)
+            return self._tried(work)
 
-    def _tried(self, work: Callable[[CatalogPort], T], port: CatalogPort) -> T:
+    def _tried(self, work: Callable[[CatalogPort], T]) -> T:
         try:
-            done = work(port)
+            self._port = self._port or open_catalog(self.spec, self.around)
+            done = work(self._port)
         except CatalogError as error:
-            raise self._noted(error) from error
+            self._answers = not error.is_down
+            if error.is_down:
+                self._fault, self._again = error, time.monotonic() + RETRY_SECONDS
+            raise
         self._answers, self._fault = True, None
         return done
-
-    def _noted(self, error: CatalogError) -> CatalogError:
-        self._answers = not error.is_down
-        if error.is_down:
-            self._fault, self._again = error, self.now() + RETRY_SECONDS
-        return error

@@ -14,7 +14,6 @@ from airflow_gddl.contract.packages import needed_by
 from spark_jobs.rooms.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
-    CatalogPort,
     DeltaTableInfo,
     Entry,
     Registration,
@@ -43,12 +42,12 @@ _KEPT = ("Owner", "Retention", "PartitionKeys", "ViewOriginalText", "ViewExpande
 
 
 class GlueCatalog:
-    """See `CatalogPort`. `client` is boto3's."""
+    """See `CatalogPort`."""
 
     alters = frozenset({"columns", "comment", "location", "properties"})
 
-    def __init__(self, spec: CatalogSpec, client: Any | None = None) -> None:
-        self._client = client or client_of(spec)
+    def __init__(self, spec: CatalogSpec, _around: CatalogContext) -> None:
+        self._client = client_of(spec)
         self._at = {} if spec.catalog_id is None else {"CatalogId": spec.catalog_id}
         self._databases: set[str] = set()
 
@@ -115,10 +114,6 @@ class GlueCatalog:
         self._databases.add(name)
 
 
-def glue_catalog(spec: CatalogSpec, _around: CatalogContext) -> CatalogPort:
-    return GlueCatalog(spec)
-
-
 def _table_input(registration: Registration, table: Mapping[str, Any]) -> dict[str, Any]:
     """Glue's `TableInput`: this project's fields, and the other fields of an existing entry."""
     entry, storage = registration.entry, dict(table.get("StorageDescriptor") or {})
@@ -144,10 +139,8 @@ def _table_input(registration: Registration, table: Mapping[str, Any]) -> dict[s
 
 
 def _column(name: str, kind: str, comment: str, held: Mapping[str, Any]) -> dict[str, Any]:
-    comment = comment or held.get("Comment") or ""
-    parameters = held.get("Parameters")
-    made: dict[str, Any] = {"Name": name, "Type": kind, **({"Comment": comment} if comment else {})}
-    return {**made, "Parameters": parameters} if parameters else made
+    made = {"Name": name, "Type": kind, "Comment": comment or held.get("Comment"), "Parameters": held.get("Parameters")}
+    return {field: value for field, value in made.items() if value}
 
 
 def _cut(text: str, most: int) -> str:
@@ -167,7 +160,7 @@ def client_of(spec: CatalogSpec) -> Any:
     try:
         return boto3.Session().client("glue", region_name=spec.region, endpoint_url=spec.endpoint, config=config)
     except (BotoCoreError, ValueError) as error:
-        raise CatalogError(CATALOG_UNREACHABLE, f"Glue: {error}", is_down=True) from error
+        raise CatalogError(CATALOG_UNREACHABLE, f"Glue: {error}") from error
 
 
 @contextmanager
@@ -179,6 +172,6 @@ def translated() -> Iterator[None]:
     except ClientError as error:
         message = f"Glue: {error}"[:400]
         code = code_of_glue(str(error.response.get("Error", {}).get("Code", "")), message)
-        raise CatalogError(code, message, is_down=code == CATALOG_UNREACHABLE) from error
+        raise CatalogError(code, message) from error
     except BotoCoreError as error:
-        raise CatalogError(CATALOG_UNREACHABLE, f"Glue: {error}"[:400], is_down=True) from error
+        raise CatalogError(CATALOG_UNREACHABLE, f"Glue: {error}"[:400]) from error

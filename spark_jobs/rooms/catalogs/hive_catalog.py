@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow_gddl.contract.codes import CATALOG_DENIED, CATALOG_REFUSED, CATALOG_UNREACHABLE
@@ -15,11 +15,11 @@ from airflow_gddl.contract.sql_types import literal, quoted
 from spark_jobs.rooms.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
-    CatalogPort,
     DeltaTableInfo,
     Entry,
     Registration,
     TableColumn,
+    plain_entry,
 )
 from spark_jobs.rooms.catalogs.registrar import hive_type
 from spark_jobs.tables.places import DeclinedError
@@ -44,15 +44,12 @@ class HiveCatalog:
 
     alters = frozenset({"columns", "comment", "location", "properties"})
 
-    def __init__(self, spark: Callable[[], SparkSession], databases: str) -> None:
-        self._spark, self._lock, self._folder = spark, threading.Lock(), databases
-        self._session: SparkSession | None = None
+    def __init__(self, _spec: CatalogSpec, around: CatalogContext) -> None:
+        self._around = around
         self._databases: set[str] = set()
 
     def entry_of(self, info: DeltaTableInfo, properties: Mapping[str, str]) -> Entry:
-        columns = {column.name: (hive_type(column.type), column.comment) for column in info.columns}
-        place = same_place(info.location)
-        return Entry(location=place, columns=columns, comment=info.comment, properties=properties)
+        return plain_entry(info, properties, hive_type)
 
     def read(self, name: EntryName) -> Entry | None:
         with _translated():
@@ -90,15 +87,12 @@ class HiveCatalog:
             self._external.alterTableDataSchema(registration.name.database, registration.name.table, schema)
 
     def _require_database(self, name: str) -> None:
+        """Where Spark's default is a temporary folder, one has a location: never a folder of this lake's tables."""
         if name not in self._databases:
-            self._on.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}{self._of_its_own(name)}")
+            place = literal(join(self._around.lake, STATE, "databases", name))
+            at = f" LOCATION {place}" if self._on.conf.get("spark.gddl.scratch", "") else ""
+            self._on.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(name)}{at}")
             self._databases.add(name)
-
-    def _of_its_own(self, database: str) -> str:
-        """A database location where Spark's default is a temporary folder; never a folder of this lake's tables."""
-        if not self._on.conf.get("spark.gddl.scratch", ""):
-            return ""
-        return f" LOCATION {literal(join(self._folder, database))}"
 
     def _found(self, name: EntryName) -> Any | None:
         """Spark's `CatalogTable`."""
@@ -108,11 +102,9 @@ class HiveCatalog:
             return None
         return self._external.getTable(name.database, name.table)
 
-    @property
+    @cached_property
     def _on(self) -> SparkSession:
-        with self._lock:
-            self._session = self._session or self._spark()
-            return self._session
+        return self._around.spark()
 
     @property
     def _jvm(self) -> Any:
@@ -123,18 +115,10 @@ class HiveCatalog:
         return self._on._jsparkSession.sharedState().externalCatalog()  # noqa: SLF001 - as above
 
 
-def hive_catalog(_spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
-    return HiveCatalog(around.spark, join(around.lake, STATE, "databases"))
-
-
 def _schema(columns: tuple[TableColumn, ...], held: list[dict[str, Any]]) -> str:
     """JSON of a Spark schema: the Delta table's, with comments that only the entry has."""
     comments = {field["name"]: field["metadata"].get("comment", "") for field in held}
-    fields = []
-    for column in columns:
-        comment = column.comment or comments.get(column.name, "")
-        metadata = {"comment": comment} if comment else {}
-        fields.append({"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": metadata})
+    fields = [column.field(column.comment or comments.get(column.name, "")) for column in columns]
     return json.dumps({"type": "struct", "fields": fields})
 
 
@@ -179,7 +163,6 @@ def _translated() -> Iterator[None]:
             (line for line in text.splitlines() if any(s in line for s in (*_DOWN, *_DENIED))), text.splitlines()[0]
         )
         message = f"Hive metastore: {first.strip()}"[:400]
-        if any(sign in text for sign in _DOWN):
-            raise CatalogError(CATALOG_UNREACHABLE, message, is_down=True) from error
-        is_denied = any(sign in text for sign in _DENIED)
-        raise CatalogError(CATALOG_DENIED if is_denied else CATALOG_REFUSED, message) from error
+        is_denied, is_down = (any(sign in text for sign in signs) for signs in (_DENIED, _DOWN))
+        code = CATALOG_UNREACHABLE if is_down else CATALOG_DENIED if is_denied else CATALOG_REFUSED
+        raise CatalogError(code, message) from error

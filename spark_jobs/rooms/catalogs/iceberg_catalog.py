@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from airflow_gddl.contract.codes import CATALOG_REFUSED, CATALOG_UNREACHABLE
+from airflow_gddl.contract.codes import CATALOG_REFUSED
 from airflow_gddl.contract.extensions import CatalogSpec, EntryName
 from airflow_gddl.contract.iceberg_rest import code_of_rest, open_rest
 from airflow_gddl.contract.layout import same_place
@@ -138,7 +138,7 @@ def changes(held: Any, wanted: Any, properties: Mapping[str, str]) -> tuple[tupl
     known = {k: v for k, v in {**wanted.properties, **properties}.items() if held.properties.get(k) != v}
     if known:
         updates.append(update.SetPropertiesUpdate(updates=known))
-    _set_snapshot(held, wanted, schema_id, updates)
+    _set_snapshot(held, wanted, schema_id, update, updates)
     return requirements, tuple(updates)
 
 
@@ -167,9 +167,9 @@ def _set_spec(held: Any, wanted: Any, update: Any, updates: list[Any]) -> None:
         updates.append(update.SetDefaultSpecUpdate(spec_id=wanted.default_spec_id))
 
 
-def _set_snapshot(held: Any, wanted: Any, schema_id: int, updates: list[Any]) -> None:
+def _set_snapshot(held: Any, wanted: Any, schema_id: int, update: Any, updates: list[Any]) -> None:
     """Set the branch `main` to our snapshot; it alone remains, since older ones name files that a vacuum removes."""
-    update, snapshot = importlib.import_module("pyiceberg.table.update"), wanted.current_snapshot()
+    snapshot = wanted.current_snapshot()
     if snapshot.snapshot_id == held.current_snapshot_id:
         return
     if held.snapshot_by_id(snapshot.snapshot_id) is None:
@@ -229,6 +229,5 @@ def _translated() -> Iterator[None]:
     except (CatalogError, ImportError):  # that of a module of this project is a defect
         raise
     except Exception as error:
-        code = code_of_rest(error)
         message = f"the Iceberg catalog: {type(error).__name__}: {error}"[:400]
-        raise CatalogError(code, message, is_down=code == CATALOG_UNREACHABLE) from error
+        raise CatalogError(code_of_rest(error), message) from error

@@ -43,12 +43,10 @@ from spark_jobs.rooms.catalogs.catalog_port import (
     CatalogError,
     CatalogPort,
     DeltaTableInfo,
-    Entry,
-    OpenCatalog,
     Registration,
     TableColumn,
-    open_catalog,
     plan,
+    reported,
 )
 from spark_jobs.tables.iceberg_metadata import DELTA_VERSION, MetadataVersions
 
@@ -61,14 +59,14 @@ def read_info(storage: Storage, path: str) -> DeltaTableInfo | None:
         table = DeltaTable(table_url(path), storage_options=storage.options_of(path))
     except TableNotFoundError:
         return None
-    fields = json.loads(table.schema().to_json())["fields"]
-    comment = table.metadata().description or ""
-    return DeltaTableInfo(location=path, columns=tuple(_column(field) for field in fields), comment=comment)
-
-
-def _column(field: dict[str, Any]) -> TableColumn:
-    comment = (field.get("metadata") or {}).get("comment") or ""
-    return TableColumn(name=field["name"], type=field["type"], comment=comment, nullable=field.get("nullable", True))
+    columns = tuple(
+        TableColumn(
+            name=field["name"], type=field["type"], nullable=field.get("nullable", True),
+            comment=(field.get("metadata") or {}).get("comment") or "",
+        )
+        for field in json.loads(table.schema().to_json())["fields"]
+    )  # fmt: skip
+    return DeltaTableInfo(location=path, columns=columns, comment=table.metadata().description or "")
 
 
 def hive_type(kind: Any) -> str:
@@ -101,86 +99,78 @@ class TableCheck:
 class RowCatalog:
     """Attributes:
     before: stored state of the row's tables.
+    act: correct the entries, not only compare them.
+    restore: register tables again that were dropped in the catalog.
     """
 
-    catalog: CatalogSpec
     spec: TableSpec
     access: CatalogAccess
     before: RegistrationState
+    act: bool = True
+    restore: bool = False
 
-    def check_all(
-        self, tables: Iterable[KindInfo], *, restore: bool = False, act: bool = True
-    ) -> tuple[list[TableCheck], RunWarning | None]:
+    def check_all(self, tables: Iterable[KindInfo]) -> tuple[list[TableCheck], RunWarning | None]:
         """Correct the entries of these tables; also returns the first problem."""
         checks: list[TableCheck] = []
         try:
             for kind, info in tables:
-                checks.append(self.check(kind, info, restore=restore, act=act))
+                checks.append(self._check(kind, info))
         except CatalogError as error:
             return checks, RunWarning(code=error.code, message=error.message)
-        reported = next((check for check in checks if check.change.code), None)
-        if reported is None:
-            return checks, None
-        message = f"{reported.name}: {reported.change.message}"
-        return checks, RunWarning(code=reported.change.code, message=message)
+        return checks, _first_problem(checks)
 
-    def check(self, kind: TableKind, info: DeltaTableInfo, *, restore: bool = False, act: bool = True) -> TableCheck:
+    def _check(self, kind: TableKind, info: DeltaTableInfo) -> TableCheck:
         """Compare a table with its entry, and with `act` correct the entry.
-
-        The catalog is not called where the stored state matches, except with `restore` or without `act`.
 
         Raises:
             CatalogError: as `CatalogAccess.call`.
         """
-        name = entry_name(self.catalog, self.spec, kind)
-        if fault := name_fault(CATALOGS[self.catalog.kind], name):
-            code = CATALOG_NAME_INVALID
-            change = CatalogChange(action="report", code=code, message=fault)
-            return TableCheck(kind=kind, name=str(name), change=change, registered=self.before.tables.get(kind))
-        is_trusted = act and not restore and self.before.problem is None
+        catalog = self.access.spec
+        name = entry_name(catalog, self.spec, kind)
+        if fault := name_fault(CATALOGS[catalog.kind], name):
+            change, known = reported(CATALOG_NAME_INVALID, fault), self.before.tables.get(kind)
+            return TableCheck(kind=kind, name=str(name), change=change, registered=known)
+        return self.access.call(lambda port: self._compared(port, kind, name, info))
 
-        def work(port: CatalogPort) -> TableCheck:
-            wanted = port.entry_of(info, properties_of(self.spec, kind))
-            registration = Registration(name=name, info=info, entry=wanted)
-            return self._done(port, kind, registration, is_trusted=is_trusted, restore=restore, act=act)
-
-        return self.access.call(work)
-
-    def _done(
-        self, port: CatalogPort, kind: TableKind, wanted: Registration, *, is_trusted: bool, restore: bool, act: bool
-    ) -> TableCheck:
-        known = self.before.tables.get(kind)
-        known = known if known is not None and known.name == str(wanted.name) else None
-        entry_digest = digest(codec.to_json(wanted.entry))
-        done = RegisteredTable(location=wanted.entry.location, digest=entry_digest, name=str(wanted.name))
-        if is_trusted and known == done:
-            return TableCheck(kind=kind, name=str(wanted.name), change=CatalogChange(), registered=done)
-        there = port.read(wanted.name)
+    def _compared(self, port: CatalogPort, kind: TableKind, name: EntryName, info: DeltaTableInfo) -> TableCheck:
+        """The catalog is not called where the stored state matches, except with `restore` or without `act`."""
+        entry, known = port.entry_of(info, properties_of(self.spec, kind)), self.before.tables.get(kind)
+        known = known if known is not None and known.name == str(name) else None
+        done = RegisteredTable(location=entry.location, digest=digest(codec.to_json(entry)), name=str(name))
+        if known == done and self.act and not self.restore and self.before.problem is None:
+            return TableCheck(kind=kind, name=str(name), change=CatalogChange(), registered=done)
         known_at = None if known is None else known.location
-        change = plan(wanted.entry, there, known_at=known_at, alters=port.alters, restore=restore)
-        if act and change.action == "create":
+        change = plan(entry, port.read(name), known_at=known_at, alters=port.alters, restore=self.restore)
+        wanted = Registration(name=name, info=info, entry=entry)
+        if self.act and change.action == "create":
             port.create(wanted)
-        elif act and change.action == "alter":
+        elif self.act and change.action == "alter":
             port.alter(wanted)
-        kept = known if change.code or not act else done
-        return TableCheck(kind=kind, name=str(wanted.name), change=change, registered=kept)
+        kept = known if change.code or not self.act else done
+        return TableCheck(kind=kind, name=str(name), change=change, registered=kept)
 
-    def check_former(self) -> list[TableCheck]:
+    def check_former(self, former: Mapping[str, str]) -> list[TableCheck]:
         """Entries of former names that are still there, and point to where the table was or to nothing.
 
         Raises:
             CatalogError: as `CatalogAccess.call`.
         """
-        checks = []
-        for name, location in self.before.former.items():
-            there = self._registered(EntryName(*name.split(".", 1)))
-            if there is not None and (there.is_dangling or there.location == location):
-                change = CatalogChange(action="report", code=CATALOG_ENTRY_LEFT, message=LEFT)
-                checks.append(TableCheck(kind="former", name=name, change=change))
-        return checks
+        if not former:
+            return []
+        there = self.access.call(lambda port: {name: port.read(EntryName(*name.split(".", 1))) for name in former})
+        return [
+            TableCheck(kind="former", name=name, change=reported(CATALOG_ENTRY_LEFT, LEFT))
+            for name, entry in there.items()
+            if entry is not None and (entry.is_dangling or entry.location == former[name])
+        ]
 
-    def _registered(self, name: EntryName) -> Entry | None:
-        return self.access.call(lambda port: port.read(name))
+
+def _first_problem(checks: Iterable[TableCheck]) -> RunWarning | None:
+    """That of the first table whose entry differs and is not altered."""
+    for check in checks:
+        if check.change.code:
+            return RunWarning(code=check.change.code, message=f"{check.name}: {check.change.message}")
+    return None
 
 
 def tables_of(storage: Storage, job: JobSpec, spec: TableSpec) -> list[KindInfo]:
@@ -189,9 +179,9 @@ def tables_of(storage: Storage, job: JobSpec, spec: TableSpec) -> list[KindInfo]
     kinds = [kind for kind in catalog.tables if kind != "history" or spec.history]
     if is_iceberg(catalog):
         made = [(kind, folder) for kind in kinds for folder in folders(job.roots.lake, spec, kind).values()]
-        of_iceberg = ((kind, _iceberg_info(storage, folder)) for kind, folder in made)
-        return [(kind, info) for kind, info in of_iceberg if info is not None]
-    infos = ((kind, read_info(storage, getattr(layout, kind))) for kind in kinds)
+        infos = [(kind, _iceberg_info(storage, folder)) for kind, folder in made]
+    else:
+        infos = [(kind, read_info(storage, getattr(layout, kind))) for kind in kinds]
     return [(kind, info) for kind, info in infos if info is not None]
 
 
@@ -214,8 +204,7 @@ def is_iceberg(catalog: CatalogSpec | None) -> bool:
 def is_pointed_to(storage: Storage, lake: str, spec: TableSpec, version: int | None) -> bool:
     """Whether readers of an Iceberg catalog, if the row is registered in one, read this version of the replica."""
     state = RegistrationStore(storage, lake).get(spec)
-    passing = state.problem is not None and state.problem.code in _PASSING
-    return not state.tables or not (passing or state.version != version)
+    return not state.tables or (state.version == version and not _may_pass(state))
 
 
 def signature_of(spec: TableSpec, catalog: CatalogSpec) -> str:
@@ -224,12 +213,6 @@ def signature_of(spec: TableSpec, catalog: CatalogSpec) -> str:
     place += [catalog.url, catalog.catalog_name, catalog.uri, catalog.warehouse]
     settings = [catalog, spec.catalog, spec.history, properties_of(spec, "replica")]
     return f"{digest(codec.to_json(place))}-{digest(codec.to_document(settings))}"
-
-
-def in_same_catalog(before: RegistrationState, signature: str) -> RegistrationState:
-    """The stored state, without entries of another catalog."""
-    is_same = before.signature.partition("-")[0] == signature.partition("-")[0]
-    return before if is_same else replace(before, tables={}, former={})
 
 
 def properties_of(spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
@@ -247,38 +230,22 @@ def digest(text: str) -> str:
 _LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settled:
-    """Attributes:
-    state: of the table's registration now.
-    before: the stored state.
-    checks: of the compared tables; empty: the stored state is still valid.
-    """
-
-    state: RegistrationState
-    before: RegistrationState
-    checks: tuple[TableCheck, ...] = ()
-
-    @property
-    def is_news(self) -> bool:
-        """Whether a problem appeared or was resolved."""
-        return self.state.problem != self.before.problem
-
-    def warnings(self, *, idle: bool) -> tuple[RunWarning, ...]:
-        """Warnings for the run's result; an idle run repeats none of its last record."""
-        problem = self.state.problem
-        if problem is not None and (self.is_news or not idle):
-            return (problem,)
-        if problem is None and idle and self.is_news:
-            return (RunWarning(code=CATALOG_REGISTERED, message="the catalog has the table's current state"),)
-        if former := sorted(set(self.state.former) - set(self.before.former)):
-            return (RunWarning(code=CATALOG_ENTRY_LEFT, message=LEFT, count=len(former), sample=tuple(former)),)
-        unaltered = [one for check in self.checks for one in check.change.unaltered]
-        if unaltered:
-            names = tuple(dict.fromkeys(f"{one.aspect} {one.name}".strip() for one in unaltered))
-            message = "the catalog can't alter this of an entry; readers take it from the Delta log"
-            return (RunWarning(code=CATALOG_CHANGE_UNSUPPORTED, message=message, count=len(names), sample=names[:5]),)
-        return ()
+def _warnings(
+    before: RegistrationState, state: RegistrationState, checks: Iterable[TableCheck], *, idle: bool
+) -> tuple[RunWarning, ...]:
+    """What a run says of a registration; an idle run repeats nothing of its last record."""
+    problem, is_news = state.problem, state.problem != before.problem
+    if problem is not None and (is_news or not idle):
+        return (problem,)
+    if problem is None and idle and is_news:
+        return (RunWarning(code=CATALOG_REGISTERED, message="the catalog has the table's current state"),)
+    if former := sorted(set(state.former) - set(before.former)):
+        return (RunWarning(code=CATALOG_ENTRY_LEFT, message=LEFT, count=len(former), sample=tuple(former)),)
+    names = tuple(dict.fromkeys(f"{one.aspect} {one.name}".strip() for each in checks for one in each.change.unaltered))
+    if names:
+        message = "the catalog can't alter this of an entry; readers take it from the Delta log"
+        return (RunWarning(code=CATALOG_CHANGE_UNSUPPORTED, message=message, count=len(names), sample=names[:5]),)
+    return ()
 
 
 @dataclass
@@ -287,13 +254,11 @@ class Registrar:
 
     Attributes:
         clock: the present, with its zone.
-        opened: opens a catalog.
     """
 
     storage: Storage
     around: CatalogContext
     clock: Callable[[], datetime]
-    opened: OpenCatalog = open_catalog
     _accesses: dict[str, CatalogAccess] = field(default_factory=dict)
     _known: dict[str, RegistrationState] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -303,8 +268,8 @@ class Registrar:
         known, catalog = self._known.get(spec.table), job.catalogs.get(spec.catalog or "")
         return known is not None and catalog is not None and _holds(known, signature_of(spec, catalog), version)
 
-    def settle(self, job: JobSpec, spec: TableSpec, version: int | None, *, idle: bool) -> Settled:
-        """Update the catalog's entries from the table. Failures of the catalog are part of the result.
+    def settle(self, job: JobSpec, spec: TableSpec, version: int | None, *, idle: bool) -> tuple[RunWarning, ...]:
+        """Update the catalog's entries from the table; returns warnings, also of failures of the catalog.
 
         Args:
             version: of the replica.
@@ -313,31 +278,23 @@ class Registrar:
         Raises:
             GddlError: the lake can't be read or written.
         """
-        catalog = job.catalogs.get(spec.catalog or "")
-        store = RegistrationStore(self.storage, job.roots.lake)
-        before = self._known.get(spec.table) or store.get(spec)
+        catalog, before = job.catalogs.get(spec.catalog or ""), self._before(job, spec)
         if catalog is None:
             message = f"the job does not know the catalog {spec.catalog!r}"
-            return Settled(
-                state=replace(before, problem=RunWarning(code=CATALOG_UNKNOWN, message=message)), before=before
-            )
-        signature = signature_of(spec, catalog)
+            unknown = RunWarning(code=CATALOG_UNKNOWN, message=message)
+            return _warnings(before, replace(before, problem=unknown), (), idle=idle)
         # Metadata may have been written since, of a history, or after a failure.
-        if idle and not is_iceberg(catalog) and _holds(before, signature, version):
+        if idle and not is_iceberg(catalog) and _holds(before, signature_of(spec, catalog), version):
             self._known[spec.table] = before
-            return Settled(state=before, before=before)
-        row, tables = self.row(job, spec, in_same_catalog(before, signature)), tables_of(self.storage, job, spec)
-        if is_iceberg(catalog):
-            version = version_of(tables)
-        checks, problem = row.check_all(tables)
-        state = _state_after(row.before, checks, problem, signature, version)
+            return ()
+        checks, state = self._checked(job, self._row(job, spec, before), version)
         if state != before:
             state = self._dated(state)
-            store.put(spec, state)
+            RegistrationStore(self.storage, job.roots.lake).put(spec, state)
         self._known[spec.table] = state
-        if problem is not None:
+        if (problem := state.problem) is not None:
             _LOG.warning("%s could not be registered: %s %s", spec.table, problem.code, problem.message)
-        return Settled(state=state, before=before, checks=tuple(checks))
+        return _warnings(before, state, checks, idle=idle)
 
     def follow(self, job: JobSpec, spec: TableSpec) -> None:
         """Update the entries within a run; `settle` at its end stores and reports what it finds.
@@ -345,9 +302,7 @@ class Registrar:
         Raises:
             GddlError: the lake can't be read.
         """
-        before = self._known.get(spec.table) or RegistrationStore(self.storage, job.roots.lake).get(spec)
-        signature = signature_of(spec, job.catalogs[spec.catalog or ""])
-        self.row(job, spec, in_same_catalog(before, signature)).check_all(tables_of(self.storage, job, spec))
+        self._row(job, spec, self._before(job, spec)).check_all(tables_of(self.storage, job, spec))
 
     def compare(self, job: JobSpec, spec: TableSpec, *, act: bool) -> tuple[list[TableCheck], RunWarning | None]:
         """Compare every table of the row with its current entry.
@@ -359,65 +314,63 @@ class Registrar:
             GddlError: the lake can't be read or written.
         """
         store = RegistrationStore(self.storage, job.roots.lake)
-        before, catalog = store.get(spec), job.catalogs[spec.catalog or ""]
-        signature = signature_of(spec, catalog)
-        row = self.row(job, spec, in_same_catalog(before, signature))
-        tables = tables_of(self.storage, job, spec)
-        checks, problem = row.check_all(tables, restore=act, act=act)
-        version = version_of(tables) if is_iceberg(catalog) else before.version
-        state = self._dated(_state_after(row.before, checks, problem, signature, version))
-        if problem is None:
-            former_checks = replace(row, before=state if act else row.before).check_former()
-            state = replace(state, former={check.name: state.former[check.name] for check in former_checks})
-            checks += former_checks
-            problem = (
-                RunWarning(code=CATALOG_ENTRY_LEFT, message=f"{former_checks[0].name}: {LEFT}")
-                if former_checks
-                else None
-            )
+        row = replace(self._row(job, spec, store.get(spec)), act=act, restore=act)
+        checks, state = self._checked(job, row, row.before.version)
+        if (problem := state.problem) is None:
+            former = row.check_former(state.former if act else row.before.former)
+            state = replace(state, former={check.name: state.former[check.name] for check in former})
+            checks, problem = checks + former, _first_problem(former)
         if act:
-            store.put(spec, state)
+            store.put(spec, self._dated(state))
         return checks, problem
 
-    def row(self, job: JobSpec, spec: TableSpec, before: RegistrationState) -> RowCatalog:
-        """
-        Args:
-            job: a job with the row's catalog.
-        """
+    def _checked(
+        self, job: JobSpec, row: RowCatalog, version: int | None
+    ) -> tuple[list[TableCheck], RegistrationState]:
+        """Check the tables of a row; also returns the state after that."""
+        tables, before, catalog = tables_of(self.storage, job, row.spec), row.before, row.access.spec
+        checks, problem = row.check_all(tables)
+        done = dict(before.tables)
+        done |= {check.kind: check.registered for check in checks if check.registered is not None}
+        names = {one.name for one in done.values()}
+        former = {**before.former, **{old.name: old.location for old in before.tables.values()}}
+        state = replace(
+            before, signature=signature_of(row.spec, catalog), tables=done, problem=problem,
+            version=version_of(tables) if is_iceberg(catalog) else version,
+            former={name: location for name, location in former.items() if name not in names},
+        )  # fmt: skip
+        return checks, state
+
+    def _before(self, job: JobSpec, spec: TableSpec) -> RegistrationState:
+        return self._known.get(spec.table) or RegistrationStore(self.storage, job.roots.lake).get(spec)
+
+    def _row(self, job: JobSpec, spec: TableSpec, before: RegistrationState) -> RowCatalog:
+        """The row in its catalog, with what is stored of it, but for entries of another catalog."""
         name = spec.catalog or ""
-        return RowCatalog(job.catalogs[name], spec, self._access(name, job.catalogs[name]), before)
+        catalog = job.catalogs[name]
+        with self._lock:
+            access = self._accesses.get(name)
+            if access is None or access.spec != catalog:
+                access = self._accesses[name] = CatalogAccess(spec=catalog, around=self.around)
+        if before.signature.partition("-")[0] != signature_of(spec, catalog).partition("-")[0]:
+            before = replace(before, tables={}, former={})
+        return RowCatalog(spec, access, before)
 
     def _dated(self, state: RegistrationState) -> RegistrationState:
         if state.problem is not None:
             return state
         return replace(state, synced_at=self.clock().isoformat(timespec="seconds"))
 
-    def _access(self, name: str, catalog: CatalogSpec) -> CatalogAccess:
-        with self._lock:
-            known = self._accesses.get(name)
-            if known is None or known.spec != catalog:
-                known = self._accesses[name] = CatalogAccess(spec=catalog, around=self.around, opened=self.opened)
-            return known
-
 
 def _holds(known: RegistrationState, signature: str, version: int | None) -> bool:
     """Whether the stored state matches the table; failures that may pass are retried."""
-    passing = known.problem is not None and known.problem.code in _PASSING
-    return known.signature == signature and known.version == version and not passing
+    return known.signature == signature and known.version == version and not _may_pass(known)
+
+
+def _may_pass(state: RegistrationState) -> bool:
+    return state.problem is not None and state.problem.code in _PASSING
 
 
 _PASSING = (
     CATALOG_CONNECTION_MISSING, CATALOG_UNREACHABLE, CATALOG_DENIED, CATALOG_REFUSED,
 )  # fmt: skip
-
-
-def _state_after(
-    before: RegistrationState, checks: list[TableCheck], problem: RunWarning | None, signature: str,
-    version: int | None,
-) -> RegistrationState:  # fmt: skip
-    tables = dict(before.tables)
-    tables |= {check.kind: check.registered for check in checks if check.registered is not None}
-    former = {**before.former, **{old.name: old.location for old in before.tables.values()}}
-    names = {one.name for one in tables.values()}
-    former = {name: location for name, location in former.items() if name not in names}
-    return replace(before, signature=signature, version=version, tables=tables, problem=problem, former=former)

@@ -16,11 +16,11 @@ from airflow_gddl.contract.unity_rest import answer_of, message_of
 from spark_jobs.rooms.catalogs.catalog_port import (
     CatalogContext,
     CatalogError,
-    CatalogPort,
     DeltaTableInfo,
     Entry,
     Registration,
     TableColumn,
+    plain_entry,
 )
 
 _TYPE_NAMES = {"integer": "INT"}
@@ -31,15 +31,13 @@ class UnityCatalog:
 
     alters = frozenset({"comment", "properties"})
 
-    def __init__(self, spec: CatalogSpec, environ: Mapping[str, str]) -> None:
+    def __init__(self, spec: CatalogSpec, around: CatalogContext) -> None:
         self._catalog = spec.catalog_name or ""
-        self._http = _Http(spec, environ)
+        self._http = _Http(spec, around.environ)
         self._schemas: set[str] = set()
 
     def entry_of(self, info: DeltaTableInfo, properties: Mapping[str, str]) -> Entry:
-        columns = {column.name: (type_text(column.type), column.comment) for column in info.columns}
-        place = same_place(info.location)
-        return Entry(location=place, columns=columns, comment=info.comment, properties=properties)
+        return plain_entry(info, properties, type_text)
 
     def read(self, name: EntryName) -> Entry | None:
         table = self._http.ask("GET", f"/tables/{self._full(name.database, name.table)}", missing=True)
@@ -90,15 +88,15 @@ class UnityCatalog:
         return quote(".".join((self._catalog, *names)), safe="")
 
 
-def unity_catalog(spec: CatalogSpec, around: CatalogContext) -> CatalogPort:
-    return UnityCatalog(spec, around.environ)
-
-
 class _Http:
     """Requests, each over a new connection."""
 
     def __init__(self, spec: CatalogSpec, environ: Mapping[str, str]) -> None:
-        self._spec, self._token, self._where = spec, _token(spec, environ), urlsplit(spec.url or "").netloc
+        self._spec, self._where = spec, urlsplit(spec.url or "").netloc
+        token = token_of(spec, environ)
+        if token is None:
+            raise CatalogError(CATALOG_UNREACHABLE, f"{spec.token_env} holds no token where the job runs")
+        self._token = token
 
     def ask(
         self,
@@ -118,51 +116,32 @@ class _Http:
         Raises:
             CatalogError: any other failure.
         """
-        status, text = self._sent(method, path, body)
+        try:
+            status, text = answer_of(self._spec, self._token, method, path, body)
+        except (OSError, http.client.HTTPException) as error:
+            message = f"{self._where} does not answer: {error or type(error).__name__}"
+            raise CatalogError(CATALOG_UNREACHABLE, message) from error
         if (missing and status == 404) or (there and (status == 409 or "ALREADY_EXISTS" in text)):
             return None
         if status >= 300:
-            raise _refusal(status, text)
+            message = message_of(text)
+            shown = f"Unity Catalog answers {status}{f': {message}' if message else ''}"[:400]
+            raise CatalogError(code_of_status(status), shown)
         try:
             answer = json.loads(text or "{}")
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            message = f"{self._where} returned a response that is no JSON"
-            raise CatalogError(CATALOG_UNREACHABLE, message, is_down=True)
+            raise CatalogError(CATALOG_UNREACHABLE, f"{self._where} returned a response that is no JSON")
         return answer
-
-    def _sent(self, method: str, path: str, body: Mapping[str, Any] | None) -> tuple[int, str]:
-        try:
-            return answer_of(self._spec, self._token, method, path, body)
-        except (OSError, http.client.HTTPException) as error:
-            message = f"{self._where} does not answer: {error or type(error).__name__}"
-            raise CatalogError(CATALOG_UNREACHABLE, message, is_down=True) from error
-
-
-def _refusal(status: int, text: str) -> CatalogError:
-    message = message_of(text)
-    shown = f"Unity Catalog answers {status}{f': {message}' if message else ''}"[:400]
-    code = code_of_status(status)
-    return CatalogError(code, shown, is_down=code == CATALOG_UNREACHABLE)
-
-
-def _token(spec: CatalogSpec, environ: Mapping[str, str]) -> str:
-    token = token_of(spec, environ)
-    if token is None:
-        message = f"{spec.token_env} holds no token where the job runs"
-        raise CatalogError(CATALOG_UNREACHABLE, message, is_down=True)
-    return token
 
 
 def _column_info(position: int, column: TableColumn) -> dict[str, Any]:
     """The API's `ColumnInfo`: Spark's type texts, and Spark's JSON of a field."""
-    metadata = {"comment": column.comment} if column.comment else {}
-    field = {"name": column.name, "type": column.type, "nullable": column.nullable, "metadata": metadata}
     return {
         "name": column.name,
         "type_text": type_text(column.type),
-        "type_json": json.dumps(field),
+        "type_json": json.dumps(column.field(column.comment)),
         "position": position,
         "nullable": column.nullable,
         **_named(column.type),
