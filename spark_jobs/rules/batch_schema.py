@@ -15,7 +15,7 @@ from airflow_gddl.contract.codes import (
 )
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import landed_name
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import (
     VOID,
@@ -86,7 +86,7 @@ class BatchSchema:
     plan: SchemaPlan
     before: SchemaPlan
     schemas: tuple[dict[str, str], ...]
-    warnings: tuple[RunWarning, ...] = field(default_factory=tuple)
+    warnings: Warnings = field(default_factory=tuple)
     new_technical: tuple[Column, ...] = ()
     snapshots: KnownSnapshots | None = None
     servers: tuple[LogServer, ...] = ()
@@ -331,7 +331,7 @@ def _withheld(group: FileGroup, applied: frozenset[str]) -> frozenset[str]:
     return frozenset(name for name in left_out if name.lower() not in applied)
 
 
-def _of_columns(spec: TableSpec, groups: Sequence[FileGroup], plan: SchemaPlan) -> tuple[RunWarning, ...]:
+def _of_columns(spec: TableSpec, groups: Sequence[FileGroup], plan: SchemaPlan) -> Warnings:
     """Warnings about columns that the row names and that are not there, and about texts that are converted."""
     given = unknown_columns([group.selectable for group in groups], spec)
     described = unknown_described((column.name for column in plan.target.columns), spec.column_descriptions)
@@ -345,7 +345,7 @@ def _gone(
     ids: Sequence[int],
     known: int,
     sequence: Sequence[str],
-) -> tuple[RunWarning, ...]:
+) -> Warnings:
     """A warning where the newest change files lack columns of the table, said once: while their schema is a new one.
 
     Documents lack fields as they like.
@@ -374,7 +374,7 @@ _DOCUMENT_KEY = "_id"
 """Key of MongoDB's documents."""
 
 
-def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:
+def _texts_converted(plan: SchemaPlan) -> Warnings:
     """A warning where files deliver text for a column of another type that the row does not declare."""
     fits = [action for group in plan.groups for action in group.actions if action.how == "fit" and action.convertible]
     columns = {one.target.name: str(one.target.type) for one in fits if one.source_type == STRING}
@@ -385,7 +385,7 @@ def _texts_converted(plan: SchemaPlan) -> tuple[RunWarning, ...]:
     return (RunWarning(code=TEXT_CONVERTED, message=message, count=len(columns), sample=tuple(columns)),)
 
 
-def _order_not_total(groups: Sequence[FileGroup], column: str) -> tuple[RunWarning, ...]:
+def _order_not_total(groups: Sequence[FileGroup], column: str) -> Warnings:
     message = f"changes are ordered by {column}, a commit time that several changes can share; "
     message += "name a total order in `sequence_by`"
     changes = any(group.kind == "change" for group in groups)

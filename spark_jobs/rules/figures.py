@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from airflow_gddl.contract.codes import BATCH_UNBALANCED
 from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import Warnings
 from airflow_gddl.contract.sql_types import parse_type
 from spark_jobs.plan.planned_batch import Truncate
 from spark_jobs.plan.sequence import PLACE, Forms, Widths, longest_transaction, sort_key
@@ -35,7 +35,7 @@ class Appended:
 
     written: int
     redelivered: int
-    warnings: tuple[RunWarning, ...] = ()
+    warnings: Warnings = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ class Figures:
         """Whether rows of the batch may be deliveries of one change, so that they have to be compared."""
         return (self.identities if schema.keys else self.loads) < self.good
 
-    def appended(self, new: int, written: int, warnings: tuple[RunWarning, ...] = (), *, batch: int) -> Appended:
+    def appended(self, new: int, written: int, warnings: Warnings = (), *, batch: int) -> Appended:
         """What reached the change table.
 
         Args:

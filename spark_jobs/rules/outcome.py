@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.codes import MOVED_ROW_DELETED, UPDATE_WITHOUT_PRIOR
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import MainCounts, RunWarning, Warnings
 from spark_jobs.plan.table_schema import GDDL, RESCUED, ROW_VERSION, TableSchema
 from spark_jobs.rules import errors_table
 from spark_jobs.rules.arrays import (
@@ -65,7 +65,7 @@ class Applied:
     """
 
     main: MainCounts
-    warnings: tuple[RunWarning, ...] = ()
+    warnings: Warnings = ()
     late: int = 0
 
 
@@ -569,7 +569,7 @@ _MESSAGES = {
 }
 
 
-def warnings_of(unknown: KeySample, lost: KeySample) -> tuple[RunWarning, ...]:
+def warnings_of(unknown: KeySample, lost: KeySample) -> Warnings:
     """`UPDATE_WITHOUT_PRIOR` and `MOVED_ROW_DELETED`, of the keys that an `Outcome` has."""
     found = zip(_MESSAGES.items(), (unknown, lost), strict=True)
     return tuple(RunWarning(code=code, message=message, count=count, sample=sample)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.codes import EQUAL_ROWS_UNDECIDED, SEQUENCE_TIE
 from airflow_gddl.contract.file_names import is_resynced
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from spark_jobs.plan.table_schema import GDDL, RESCUED, TableSchema
 from spark_jobs.rooms.dialects.protocol import LOADED
 from spark_jobs.rules.arrays import all_false, all_true, changes, flat, is_true, numbered, row_codes, sorted_rows
@@ -287,7 +287,7 @@ class Doubts:
         tied = fresh.filter(flat(fresh.column(TIED)))
         return cls(tied.num_rows, skipped(rows, fresh, schema), sample_keys(tied, schema))
 
-    def warnings(self, schema: TableSchema) -> tuple[RunWarning, ...]:
+    def warnings(self, schema: TableSchema) -> Warnings:
         """`SEQUENCE_TIE`, of rows without keys `EQUAL_ROWS_UNDECIDED`."""
         if not self.tied and (schema.keys or not self.skipped):
             return ()

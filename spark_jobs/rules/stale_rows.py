@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_gddl.contract.codes import QUARANTINE_STALE
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from spark_jobs.plan.table_schema import GDDL, TableSchema
 from spark_jobs.rules.arrays import all_true, by_name, compare_rows, is_true, sortable, table_codes
 from spark_jobs.rules.decode import DecodedGroup
@@ -63,7 +63,7 @@ def _are_later(changes: pa.Table, rows: pa.Table) -> np.ndarray:
     return later
 
 
-def stale_warning(keys: pa.Table, schema: TableSchema) -> tuple[RunWarning, ...]:
+def stale_warning(keys: pa.Table, schema: TableSchema) -> Warnings:
     """Warning about replica rows that are older than quarantined changes (`QUARANTINE_STALE`); empty: there are none.
 
     Args:

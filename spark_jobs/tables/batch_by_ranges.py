@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import MainCounts, Warnings
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
@@ -257,7 +257,7 @@ class LargeBatch(PartsWork):
         self.parts.forget()
         return replace(known, main=main_counts(context.metrics(path, MERGE)))
 
-    def stale_rows(self) -> tuple[RunWarning, ...]:
+    def stale_rows(self) -> Warnings:
         return whole_tables.stale_rows(self.batch_context, self.parts.suspects)
 
 

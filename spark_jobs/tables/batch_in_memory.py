@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import MainCounts, Warnings
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
@@ -231,7 +231,7 @@ class BatchInMemory:
     def append(self, overlap: Overlap) -> None:
         figures, good = self.decoded_batch.figures, self.decoded.good
         table_schema, stored = self.table_schema, self._stored(overlap)
-        warnings: tuple[RunWarning, ...] = ()
+        warnings: Warnings = ()
         if figures.may_repeat(table_schema) or (stored is not None and stored.num_rows):
             fresh = new_changes(good, stored, table_schema)
             warnings = Doubts.of(good, fresh, table_schema).warnings(table_schema)
@@ -340,7 +340,7 @@ class BatchInMemory:
         batch_context.put(snapshot, MERGE, merge_metrics(counts), self.matches, self.outcome.rows)
         return counts
 
-    def stale_rows(self) -> tuple[RunWarning, ...]:
+    def stale_rows(self) -> Warnings:
         rows = suspects(self.decoded.groups, self.table_schema)
         return whole_tables.stale_rows(self.batch_context, rows)
 

@@ -16,7 +16,7 @@ from airflow_gddl.contract.codes import (
 )
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import renamed
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_spec import SchemaGate, lowered
@@ -134,7 +134,7 @@ class Decoding:
         )
 
 
-def _of_controls(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored) -> tuple[RunWarning, ...]:
+def _of_controls(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored) -> Warnings:
     changes = [(g.label, g.names) for g in groups if g.kind == "change" and not g.only_deletes]
     known = () if stored.data is None else stored.data.names
     return without_controls(dialect.spec, _controls(dialect), changes, known)
@@ -145,7 +145,7 @@ def _controls(dialect: Dialect) -> dict[str, str]:
     return controls_of(dialect.spec, dialect.carried) if dialect.loads_apart else {}
 
 
-def _of_defaults(spec: TableSpec, schema: BatchSchema, files: Sequence[Probed]) -> tuple[RunWarning, ...]:
+def _of_defaults(spec: TableSpec, schema: BatchSchema, files: Sequence[Probed]) -> Warnings:
     defaults = [default for file in files for default in file.defaults]
     if not defaults:
         return ()
@@ -255,7 +255,7 @@ def require_distinct_ids(spec: TableSpec, known: KnownSnapshots) -> None:
     raise FatalError(KEY_TYPE, f"{what}can't tell apart; nothing was written", where=spec.table, remedy=remedy)
 
 
-def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
+def of_shards(spec: TableSpec, known: KnownSnapshots) -> Warnings:
     """Warning about documents of several shards, whose keys need not be distinct."""
     is_told = "_dbz_shard" in lowered(spec.keys) or set(known.id_types) <= {"ObjectId", "UUID"}
     if len(known.shards) < 2 or is_told:
@@ -267,7 +267,7 @@ def of_shards(spec: TableSpec, known: KnownSnapshots) -> tuple[RunWarning, ...]:
     return (RunWarning(code=SHARDS_SHARE_KEYS, message=message, count=len(known.shards), sample=known.shards[:5]),)
 
 
-def of_connectors(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> tuple[RunWarning, ...]:
+def of_connectors(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | None) -> Warnings:
     """Warning about a connector that follows others, whose rows need not be those of the same table."""
     tables = Counter(stream.table for stream in known.streams)
     names = sorted({stream.connector for stream in known.streams})
@@ -281,7 +281,7 @@ def of_connectors(spec: TableSpec, known: KnownSnapshots, was: KnownSnapshots | 
     return (RunWarning(code=CONNECTORS_SHARE_KEYS, message=message, count=len(names), sample=tuple(names[:5])),)
 
 
-def of_ignored_snapshots(ignored: Sequence[IgnoredSnapshot]) -> tuple[RunWarning, ...]:
+def of_ignored_snapshots(ignored: Sequence[IgnoredSnapshot]) -> Warnings:
     """Warning about snapshots whose rows are merged like changes."""
     whys = {
         "late": "changes from after it had been ingested before it came",

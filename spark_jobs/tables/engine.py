@@ -14,7 +14,7 @@ from typing import Protocol, Self
 
 import pyarrow as pa
 
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import Warnings
 from airflow_gddl.stores import Storage
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import TableSchema
@@ -92,7 +92,7 @@ class BatchWork(Protocol):
         """Apply net changes to the replica."""
         ...
 
-    def stale_rows(self) -> tuple[RunWarning, ...]:
+    def stale_rows(self) -> Warnings:
         """Rows of the replica that are older than changes that the batch has quarantined."""
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_gddl.contract.result import MainCounts, RunWarning
+from airflow_gddl.contract.result import MainCounts, Warnings
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.dialects.protocol import Unreadable
@@ -91,7 +91,7 @@ class FirstLoad(PartsWork):
             self.parts.forget()
         return Applied(main=MainCounts(inserted=self._good))
 
-    def stale_rows(self) -> tuple[RunWarning, ...]:
+    def stale_rows(self) -> Warnings:
         """No row was loaded before."""
         return ()
 

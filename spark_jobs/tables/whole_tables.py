@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from airflow_gddl.contract.features import with_properties
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.result import CommitMethod, MainCounts, RunWarning
+from airflow_gddl.contract.result import CommitMethod, MainCounts, Warnings
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.sql_types import SqlType, StructField, StructType, parse_type
 from airflow_gddl.stores import Storage
@@ -312,7 +312,7 @@ def changes_of_keys(batch_context: BatchContext, keys: pa.Table) -> pa.Table:
     return by_name(search(batch_context.tables, work, snapshot.files).rows, change_schema(table_schema))
 
 
-def stale_rows(batch_context: BatchContext, suspects: pa.Table | None) -> tuple[RunWarning, ...]:
+def stale_rows(batch_context: BatchContext, suspects: pa.Table | None) -> Warnings:
     """See `BatchWork.stale_rows`.
 
     Args:

@@ -13,7 +13,7 @@ from airflow_gddl.contract.actions import Adopt
 from airflow_gddl.contract.codes import ADOPT_ERASED, ADOPT_NO_SEQUENCE
 from airflow_gddl.contract.durations import moment_of
 from airflow_gddl.contract.names import few
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type, parts_of
 from spark_jobs.batch import notices
 from spark_jobs.batch.pending import moment
@@ -109,7 +109,7 @@ def _require_forms(run: TableRun, figures: BaselineFigures) -> None:
         raise refused(run, what, "name another column in `sequence_by`, or deliver it as numbers")
 
 
-def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarning, ...]:
+def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> Warnings:
     if baseline.sequence or not figures.rows:
         return ()
     message = (
@@ -119,7 +119,7 @@ def _of_sequences(baseline: Baseline, figures: BaselineFigures) -> tuple[RunWarn
     return (RunWarning(code=ADOPT_NO_SEQUENCE, message=message, count=figures.rows),)
 
 
-def _of_erased(context: Engine) -> tuple[RunWarning, ...]:
+def _of_erased(context: Engine) -> Warnings:
     count = len(context.erasures.keys().hashes)
     message = "keys of this table were erased; where the other job's table has them still, erase them again"
     return (RunWarning(code=ADOPT_ERASED, message=message, count=count),) if count else ()
@@ -139,7 +139,7 @@ class _Order:
     stored: tuple[str, ...]
     ordered_text: tuple[str, ...]
     adds: tuple[str, ...] = ()
-    warnings: tuple[RunWarning, ...] = ()
+    warnings: Warnings = ()
 
     @classmethod
     def of(cls, run: TableRun, context: Engine, schema: DeltaSchema, sample: Sequence[PlannedFile]) -> _Order:

@@ -22,7 +22,7 @@ from airflow_gddl.contract.codes import KEY_INVALID, RESYNC_ROWS_REFUSED, RESYNC
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.extensions import DIALECTS
 from airflow_gddl.contract.names import landed_name, renamed
-from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.result import JobResult, Warnings
 from airflow_gddl.contract.sql_types import DecimalType, SqlType, parse_type, parts_of
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, lowered
 from spark_jobs.batch import notices
@@ -211,7 +211,7 @@ class _Resync:
             "position_before": self.source.position, "position_after": self.after,
         }  # fmt: skip
 
-    def waiting(self) -> tuple[RunWarning, ...]:
+    def waiting(self) -> Warnings:
         """`RESYNC_WAITS` where files are not loaded yet, such as behind a truncate that is held."""
         known = self.run.ledger().all_entries() if self.files.paths else {}
         paths = [path for path in self.files.paths if path not in known]

@@ -23,7 +23,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept, rows_for
 from airflow_gddl.contract.postgresql_log import position_of
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import Warnings
 from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import InitialLoad
 from airflow_gddl.contract.sql_types import MAX_PRECISION
@@ -204,7 +204,7 @@ class SourceRows:
     def schema(self) -> pa.Schema:
         return pa.schema([column.field() for column in self.columns])
 
-    def warnings(self) -> tuple[RunWarning, ...]:
+    def warnings(self) -> Warnings:
         message = "columns whose types have no equal are loaded as text; options.types gives them one"
         return notices.of_names(INITIAL_LOAD_TEXT, message, [column.name for column in self.columns if column.as_text])
 

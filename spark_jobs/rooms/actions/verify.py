@@ -21,7 +21,7 @@ from airflow_gddl.contract.codes import (
 from airflow_gddl.contract.completeness import WINDOWS
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import few
-from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.result import JobResult, RunWarning, Warnings
 from airflow_gddl.contract.table_spec import TableSpec
 from spark_jobs.batch import notices
 from spark_jobs.batch.damaged_tables import require_undamaged
@@ -232,7 +232,7 @@ def _asked(run: TableRun) -> Verify:
     return run.job.options.asked(Verify)
 
 
-def _columns_left_out(verdict: ComparedWithSource) -> tuple[RunWarning, ...]:
+def _columns_left_out(verdict: ComparedWithSource) -> Warnings:
     """A warning where columns that both sides should have were not compared."""
     done, every = verdict.columns
     why = {name: reason for name, reason in verdict.not_compared.items() if reason != ABSENT}

@@ -31,7 +31,7 @@ from airflow_gddl.contract.extensions import CATALOGS, CatalogSpec, EntryName, T
 from airflow_gddl.contract.features import folders
 from airflow_gddl.contract.layout import Layout, table_url
 from airflow_gddl.contract.registrations import RegisteredTable, RegistrationState
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.spec import JobSpec, TableSpec
 from airflow_gddl.contract.sql_types import SQL_NAMES, type_text
 from airflow_gddl.stores import Storage
@@ -232,7 +232,7 @@ _LOG = logging.getLogger(__name__)
 
 def _warnings(
     before: RegistrationState, state: RegistrationState, checks: Iterable[TableCheck], *, idle: bool
-) -> tuple[RunWarning, ...]:
+) -> Warnings:
     """What a run says of a registration; an idle run repeats nothing of its last record."""
     problem, is_news = state.problem, state.problem != before.problem
     if problem is not None and (is_news or not idle):
@@ -268,7 +268,7 @@ class Registrar:
         known, catalog = self._known.get(spec.table), job.catalogs.get(spec.catalog or "")
         return known is not None and catalog is not None and _holds(known, signature_of(spec, catalog), version)
 
-    def settle(self, job: JobSpec, spec: TableSpec, version: int | None, *, idle: bool) -> tuple[RunWarning, ...]:
+    def settle(self, job: JobSpec, spec: TableSpec, version: int | None, *, idle: bool) -> Warnings:
         """Update the catalog's entries from the table; returns warnings, also of failures of the catalog.
 
         Args:

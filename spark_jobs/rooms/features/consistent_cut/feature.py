@@ -9,7 +9,7 @@ from airflow_gddl.contract.codes import CUT_KEYS_CHANGED, CUTS_UNMASKED
 from airflow_gddl.contract.consistent_cut import cuts, key_forms
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.table_spec import lowered
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
@@ -42,7 +42,7 @@ class ConsistentCuts(Feature):
             remedy = f"`gddl as-of drop {others[0]}`, then erase again"
             raise FatalError(CUT_KEYS_CHANGED, what, where=run.spec.table, remedy=remedy)
 
-    def shows_withheld(self, run: TableRun, columns: Collection[str]) -> tuple[RunWarning, ...]:
+    def shows_withheld(self, run: TableRun, columns: Collection[str]) -> Warnings:
         """`CUTS_UNMASKED`: tables of cuts stay as they are."""
         names = lowered(columns)
         entries = ((cut.name, cut.of(run.spec.table)) for cut in cuts(run.runtime.storage, run.job.roots.lake))

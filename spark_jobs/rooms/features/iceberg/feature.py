@@ -19,7 +19,7 @@ from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.extensions import ICEBERG_KINDS, TableKind
 from airflow_gddl.contract.features.iceberg import format_version, iceberg_folder
 from airflow_gddl.contract.packages import package_missing
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from spark_jobs.batch.feature import Feature
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.rooms.features.iceberg.publishing import IcebergPublisher
@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Iceberg(Feature):
-    def update(self, run: TableRun) -> tuple[RunWarning, ...]:
+    def update(self, run: TableRun) -> Warnings:
         """Update the metadata to the newest versions of replica and history.
 
         Raises nothing: the Delta tables don't depend on it, and the next run tries again.

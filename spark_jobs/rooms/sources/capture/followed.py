@@ -14,7 +14,7 @@ from airflow_gddl.contract.codes import (
 from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.names import is_kept
 from airflow_gddl.contract.postgresql_log import key_columns
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.sources.capture import keeps_dropped_partitions
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.table_run import TableRun
@@ -59,7 +59,7 @@ def may_be_truncated(run: TableRun, now: FollowedTable) -> bool:
     return before.relation == now.relation and has_new_files(before.catalog, now.catalog)
 
 
-def require_followed(run: TableRun, now: FollowedTable) -> tuple[RunWarning, ...]:
+def require_followed(run: TableRun, now: FollowedTable) -> Warnings:
     """Refuse a table that was loaded under another log, whose table in the source is another one now, or was altered in
     a way that the log does not tell.
 

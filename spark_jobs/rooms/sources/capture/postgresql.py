@@ -28,7 +28,7 @@ from airflow_gddl.contract.postgresql_log import (
     source_findings,
     table_findings,
 )
-from airflow_gddl.contract.result import RunWarning
+from airflow_gddl.contract.result import RunWarning, Warnings
 from airflow_gddl.contract.sources.capture import PLACEHOLDER, PUBLICATION, SLOT
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.rooms.sources.capture.engine import Batch
@@ -127,7 +127,7 @@ class PostgreSQL:
         given = {name: str(value) for name, value in known.items() if value is not None}
         return {**_PROPERTIES, **(_UNENCODED if is_unencoded else {}), **self.stated, **given}, socket
 
-    def require_ready(self, spec: TableSpec) -> tuple[RunWarning, ...]:
+    def require_ready(self, spec: TableSpec) -> Warnings:
         """See that the log can be read for the row's table.
 
         Returns:

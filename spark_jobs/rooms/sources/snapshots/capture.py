@@ -43,7 +43,7 @@ from airflow_gddl.contract.durations import seconds
 from airflow_gddl.contract.errors import FatalError, QuarantinableError, RetriableError
 from airflow_gddl.contract.file_names import OF_SNAPSHOT, PathFormat, digits_of, is_temporary, moment
 from airflow_gddl.contract.layout import LandingFolder, join
-from airflow_gddl.contract.result import JobResult, RunWarning
+from airflow_gddl.contract.result import JobResult, RunWarning, Warnings
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import StoredObject
@@ -152,7 +152,7 @@ class SnapshotSurvey:
     is_outdated: bool
     waits: bool
     ahead: tuple[str, ...]
-    warnings: tuple[RunWarning, ...]
+    warnings: Warnings
 
     @property
     def waiting_since(self) -> Iterator[str]:
