@@ -502,11 +502,9 @@ def _tagged(store: DocumentStore, lake: str, name: str) -> tuple[Cut, str]:
     except (FatalError, ValueError) as error:
         raise FatalError(LEDGER_DAMAGED, f"unreadable: {error}", where=path, remedy=remedy) from error
     own = f"{CUTS}/{name}/"
-    if cut.name != name or not all(_is_below(own, one.folder) for one in cut.tables):
+    if cut.name != name or not all(
+        one.folder.startswith(own) and not {"", ".", ".."} & {*one.folder.split("/")} for one in cut.tables
+    ):
         what = f"it names tables that are not below {own}, or another cut"
         raise FatalError(LEDGER_DAMAGED, what, where=path, remedy=remedy)
     return cut, tag
-
-
-def _is_below(own: str, folder: str) -> bool:
-    return folder.startswith(own) and not {"", ".", ".."} & {*folder.split("/")}

@@ -480,11 +480,11 @@ def passed_over(names: list[str], endings: tuple[str, ...]) -> tuple[str, ...]:
     """Names that look like metadata but are not read: `a.yaml.bak`, `a.yaml~`, another format, links to folders."""
     read = set(having_ending(names, endings))
     others = [name for name in names if name not in read]
-    return tuple(name for name in others if _looks_like_metadata(name) or _is_other_table(name))
-
-
-def _is_other_table(name: str) -> bool:
-    return name.startswith("tables/") and name.lower().endswith(_OTHER_FORMATS)
+    return tuple(
+        name
+        for name in others
+        if _looks_like_metadata(name) or (name.startswith("tables/") and name.lower().endswith(_OTHER_FORMATS))
+    )
 
 
 def misplaced(names: list[str], known: Collection[str]) -> Iterator[tuple[str, str]]:

@@ -104,7 +104,10 @@ class FieldShape(Generic[T]):
 
     @functools.cached_property
     def _lists(self) -> frozenset[str]:
-        return frozenset(name for name, hint in typing.get_type_hints(self.cls).items() if _is_list(hint))
+        hints = typing.get_type_hints(self.cls).items()
+        return frozenset(
+            name for name, hint in hints if any(get_origin(one) is tuple for one in (hint, *get_args(hint)))
+        )
 
     @functools.cached_property
     def _flags_or_numbers(self) -> frozenset[str]:
@@ -237,10 +240,6 @@ def quoted(name: str) -> str:
     """The name as YAML text, in quotes where it needs them."""
     plain = _PLAIN.fullmatch(name) and name.lower() not in _WORDS
     return name if plain else json.dumps(name, ensure_ascii=False)
-
-
-def _is_list(hint: Any) -> bool:
-    return any(get_origin(option) is tuple for option in (hint, *get_args(hint)))
 
 
 def written(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -161,11 +161,6 @@ def project() -> dict[str, Any] | None:
     return table
 
 
-def _normalized(name: str) -> str:
-    """A name of a package or an extra as installers compare it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 _OF_SPARK = ("pyspark", "delta-spark")
 """Packages that the cluster provides."""
 _GLIBC = ("2_28", "2_27", "2_26", "2_24", "2_17")
@@ -282,7 +277,7 @@ def _resolved(what: Sequence[str]) -> dict[str, str]:
         report = Path(scratch, "report.json")
         _pip(["install", "--dry-run", "--ignore-installed", "--prefer-binary", "--report", str(report), *what])
         packages = [one["metadata"] for one in json.loads(report.read_text(encoding="utf-8"))["install"]]
-    versions = {_normalized(one["name"]): one["version"] for one in packages}
+    versions = {re.sub(r"[-_.]+", "-", one["name"]).lower(): one["version"] for one in packages}
     return {name: version for name, version in sorted(versions.items()) if name != NAME}
 
 

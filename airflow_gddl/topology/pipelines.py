@@ -133,13 +133,10 @@ def timing(schedule: Schedule, dag_id: str) -> Timing:
         return Timing(kind="assets", assets=tuple(sorted(set(schedule["assets"]))))
     if schedule in ("continuous", "@once"):
         return Timing(kind="continuous" if schedule == "continuous" else "once")
-    cron = CALENDAR.get(schedule, schedule).format(m=_minute(dag_id))
-    return Timing(kind="cron", cron=cron, written=schedule)
-
-
-def _minute(dag_id: str) -> int:
     # Not `hash`: that differs from process to process.
-    return int.from_bytes(hashlib.sha256(dag_id.encode()).digest()[:8], "big") % 60
+    minute = int.from_bytes(hashlib.sha256(dag_id.encode()).digest()[:8], "big") % 60
+    cron = CALENDAR.get(schedule, schedule).format(m=minute)
+    return Timing(kind="cron", cron=cron, written=schedule)
 
 
 def slug(schedule: Schedule) -> str:

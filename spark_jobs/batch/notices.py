@@ -34,7 +34,6 @@ from airflow_gddl.contract.codes import (
     LOAD_UNREADABLE,
     LOG_BEGAN_LATE,
     MOVED_ROW_INCOMPLETE,
-    NEEDS_MANY_TASKS,
     QUARANTINE_RATE,
     SHARD_REMOVED,
     SNAPSHOT_INCOMPLETE,
@@ -366,11 +365,6 @@ def of_former_shards(rows: Mapping[str, int], what: str) -> Warnings:
     named = ", ".join(f"{count} of {shard}" for shard, count in rows.items() if count)
     message = f"rows of sources that are not in `shards` any more {what}: {named}"
     return (RunWarning(code=SHARD_REMOVED, message=message),) if named else ()
-
-
-def of_many_tasks(reason: str) -> RunWarning:
-    """A table or batch that one task can't take, as its tier asks."""
-    return RunWarning(code=NEEDS_MANY_TASKS, message=f"many tasks process it, because one task can't: {reason}")
 
 
 def of_late_batch(late: int) -> Warnings:

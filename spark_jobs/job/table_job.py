@@ -19,6 +19,7 @@ from airflow_gddl.contract.codes import (
     DELTA_MISSING,
     FILE_STREAM_FAILED,
     JAVA_MISSING,
+    NEEDS_MANY_TASKS,
     NEEDS_SPARK,
     PACKAGE_MISSING,
     SPARK_GONE,
@@ -130,7 +131,8 @@ def totals_of(job: JobSpec) -> RunTotals:
 def on_spark(job: JobSpec, declined: Declined, runtime: Runtime) -> TableOutcome:
     """Run the table over many tasks; it resumes a started batch."""
     run = TableRun(job=job, spec=declined.spec, runtime=runtime, declined=declined.reason)
-    declined.totals.warn([notices.of_many_tasks(declined.reason)])
+    message = f"many tasks process it, because one task can't: {declined.reason}"
+    declined.totals.warn([RunWarning(code=NEEDS_MANY_TASKS, message=message)])
     return cast("TableOutcome", attempt(run, declined.totals))  # Spark declines nothing
 
 

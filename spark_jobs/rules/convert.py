@@ -44,12 +44,10 @@ def converter(source: SqlType, target: SqlType) -> Callable[[Any], Any]:
 
 def _boolean(value: Any, source: SqlType, target: SqlType) -> Any:
     if str(source) == "boolean":
-        return (Decimal(int(value)) if isinstance(target, DecimalType) else int(value)) if _holds_one(target) else None
+        if not isinstance(target, DecimalType):
+            return int(value)
+        return Decimal(int(value)) if target.precision > target.scale else None
     return bool(value) if value in (0, 1) else None
-
-
-def _holds_one(target: SqlType) -> bool:
-    return not isinstance(target, DecimalType) or target.precision > target.scale
 
 
 def _to_decimal(value: Any, source: SqlType, target: DecimalType) -> Decimal | None:

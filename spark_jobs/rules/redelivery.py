@@ -107,7 +107,9 @@ def _first_deliveries(
     at = sorted_rows([same[:count], nth, *came])
     first = all_false(count)
     first[at] = changes(same[at]) | changes(nth[at])
-    kept: np.ndarray = (first & (nth >= known) & ~doubled[:count]) | _resynced(gddl["source_file"].slice(0, count))
+    # What a resync has read of the source is new, also where it was said before.
+    resynced = is_true(each(gddl["source_file"].slice(0, count), is_resynced, pa.bool_()))
+    kept: np.ndarray = (first & (nth >= known) & ~doubled[:count]) | resynced
     of_load = np.asarray(pc.equal(gddl["op"], "R"))
     loads, loaded = of_load[:count], np.asarray(pc.equal(gddl["op"].slice(0, count), LOADED))
     if not schema.keys:
@@ -221,11 +223,6 @@ def _ends_with(chain: Sequence[int], tail: Sequence[int]) -> bool:
     """Whether a list is the end of another; equal changes in a row count as one."""
     last, mine = ([content for content, _ in itertools.groupby(part)] for part in (chain, tail))
     return last[-len(mine) :] == mine
-
-
-def _resynced(paths: pa.Array) -> np.ndarray:
-    """Which changes are rows that a resync has read: what they say is new, also where it was said before."""
-    return is_true(each(paths, is_resynced, pa.bool_()))
 
 
 def _tied(gddl: dict[str, pa.Array], group: np.ndarray, among: np.ndarray, schema: TableSchema) -> np.ndarray:

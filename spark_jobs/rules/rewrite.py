@@ -304,7 +304,8 @@ def _rewritten(rows: pa.Table, how: Rewrite) -> tuple[pa.Table, list[Problem]]:
         columns[target.name] = recomputed(target.name, others, rows.num_rows, how.schema)
     problems += [(KEY_NULL, key, mask_of(columns[key].is_null())) for key in how.schema.keys]
     if RESCUED in columns and how.withheld:
-        columns[RESCUED] = _without_withheld(columns[RESCUED], how.withheld)
+        held = (entries(text) for text in columns[RESCUED].to_pylist())
+        columns[RESCUED] = pa.array([text_of(_masked_entries(row, how.withheld)) for row in held], pa.string())
     gddl, unordered = _gddl(source, how)
     result = pa.table({**columns, GDDL: gddl})
     if how.filters:
@@ -369,13 +370,10 @@ def _sequence(rows: pa.Table, how: Rewrite) -> tuple[pa.Array, list[Problem]]:
     return pa.StructArray.from_arrays(parts, fields=list(arrow_type(kind))), problems
 
 
-def _without_withheld(texts: pa.Array, withheld: Mapping[str, MaskMethod | None]) -> pa.Array:
-    """Rescued values without those of excluded columns; masked ones hashed, or left out under `null`."""
-    return pa.array([text_of(_masked_entries(entries(text), withheld)) for text in texts.to_pylist()], pa.string())
-
-
 def _masked_entries(held: Mapping[str, Entry], withheld: Mapping[str, MaskMethod | None]) -> dict[str, Entry]:
-    """Every other entry keeps the text of its value, since numbers would lose digits otherwise."""
+    """Rescued values without those of excluded columns; masked ones hashed, or left out under `null`.
+
+    Every other entry keeps the text of its value, since numbers would lose digits otherwise."""
     kept = {}
     for column, entry in held.items():
         known = clean_name(entry.name).lower()

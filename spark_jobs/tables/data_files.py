@@ -72,7 +72,9 @@ def _figures(rows: pa.Table, indexed: Iterable[ColumnPath]) -> dict[ColumnPath, 
     for path in indexed:
         values = _values(rows, path)
         if values is not None:
-            has_bounds = values.null_count < len(values) and _has_bounds(values.type)
+            # Readers expect no bounds of the other types.
+            has_none = pt.is_nested(values.type) or pt.is_binary(values.type) or pt.is_null(values.type)
+            has_bounds = values.null_count < len(values) and not has_none
             found[path] = _Figures(values.null_count, has_bounds, _bounds(values) if has_bounds else None)
     return found
 
@@ -114,11 +116,6 @@ def _values(rows: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
             return None
         values = pc.struct_field(values, part)
     return values
-
-
-def _has_bounds(kind: pa.DataType) -> bool:
-    """Readers expect no bounds of the other types."""
-    return not (pt.is_nested(kind) or pt.is_binary(kind) or pt.is_null(kind))
 
 
 def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:

@@ -49,7 +49,7 @@ TESTED = (
         spark="4.1.1",
         delta="4.2.0",
         python="3.13",
-        by="lane 4.1; a stand-in behind boto3",
+        by="lane 4.1; a stand-in reached by boto3",
         seen="`tasks: many` on that pair; requests; runs as processes started by Glue's script",
         unseen="the service; how it installs the wheel",
     ),

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from airflow_gddl.stores import Storage
 from spark_jobs.tables.deletion_vectors import rows_of
 from spark_jobs.tables.replayed_log import ReplayedLog, commit_path, replayed
+from tests.harness.replayed_files import log_of
 
 _NAMES = "delta.rowTracking.materializedRowIdColumnName", "delta.rowTracking.materializedRowCommitVersionColumnName"
 
@@ -36,8 +37,7 @@ class TrackedRow:
 
 def tracked_rows(table: str, keys: Sequence[str], version: int | None = None) -> list[TrackedRow]:
     """Rows of a version; None: the newest."""
-    log = replayed(Storage(), table, version)
-    assert log is not None
+    log = log_of(table, version)
     return [row for add in log.files.values() for row in _of_file(table, log, add, keys)]
 
 
@@ -70,8 +70,8 @@ def wrong_row_ids(table: str, keys: Sequence[str]) -> list[str]:
     given: dict[int, str] = {}
     before: dict[str, TrackedRow] = {}
     for version in range(0 if newest is None else newest.version + 1):
-        log = replayed(Storage(), table, version)
-        if log is None or str(log.properties.get("delta.enableRowTracking")).lower() != "true":
+        log = log_of(table, version)
+        if str(log.properties.get("delta.enableRowTracking")).lower() != "true":
             continue
         rows = tracked_rows(table, keys, version)
         now = {row.key: row for row in rows} if keys else {str(row.row_id): row for row in rows}
@@ -103,7 +103,7 @@ def _state(row: TrackedRow | None) -> str | None:
 
 def _wrong_removals(table: str, version: int) -> Iterator[str]:
     """Removed files that do not state the row ids that they had, as the protocol asks of writers."""
-    before = replayed(Storage(), table, version - 1) if version else None
+    before = log_of(table, version - 1) if version else None
     for action in actions_of(table, version):
         removed = action.get("remove")
         if removed is None or before is None:

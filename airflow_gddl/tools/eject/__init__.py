@@ -68,7 +68,9 @@ def files_of(spec: TableSpec, roots: Roots, known: Known, schedule: str | None) 
     """
     require_plain(spec)
     (spark, delta), layout, options = newest_pair(), Layout.of(roots, spec), _options(spec)
-    lost = [*lost_by(spec), *_left_by(known)]
+    lost = [*lost_by(spec)]
+    if known.quarantined:
+        lost.append(f"Load what is in quarantine ({known.quarantined} rows and files).")
     values = {
         "table": spec.table, "landing": _for_spark(layout.landing), "replica": _for_spark(layout.replica),
         "checkpoint": _for_spark(f"{layout.replica}__files"), "salt": _for_spark(known.salt),
@@ -84,7 +86,9 @@ def files_of(spec: TableSpec, roots: Roots, known: Known, schedule: str | None) 
         "salt_note": f", and so is `{known.salt}`, which hashes of erased keys need" if known.salt else "",
         "lost": "".join(f"\n- {line}" for line in lost),
     }  # fmt: skip
-    made = {name: Template(_template(name)).substitute(values) for name in FILES[:-1]}
+    templates = resources.files(__package__) / "templates"
+    texts = {name: (templates / f"{name}.txt").read_text("utf-8") for name in FILES[:-1]}
+    made = {name: Template(text).substitute(values) for name, text in texts.items()}
     remembered = {"files": list(known.files), "erased": dict(known.erased), "names": list(known.names)}
     return made | {"known.json": json.dumps(remembered, indent=1) + "\n"}
 
@@ -160,11 +164,6 @@ def lost_by(spec: TableSpec) -> list[str]:
     return [*own, *(one.without for one in used_by(spec).values()), *(masked if spec.mask else [])]
 
 
-def _left_by(known: Known) -> list[str]:
-    """What of the table's past the job doesn't settle, a sentence each."""
-    return [f"Load what is in quarantine ({known.quarantined} rows and files)."] if known.quarantined else []
-
-
 def _options(spec: TableSpec) -> DmsOptions:
     known: dict[str, Any] = dict(spec.options) if spec.dialect == "dms" else {}
     return DmsOptions(**{name: known[name] for name in DmsOptions.__dataclass_fields__ if name in known})
@@ -177,7 +176,3 @@ def _for_spark(path: str) -> str:
 
 def _code(value: object) -> str:
     return pprint.pformat(value, width=100)
-
-
-def _template(name: str) -> str:
-    return resources.files(__package__).joinpath("templates", f"{name}.txt").read_text("utf-8")

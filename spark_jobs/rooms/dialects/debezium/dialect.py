@@ -134,11 +134,15 @@ def marks_of(table: pa.Table, rows: Translated, path: str) -> SnapshotMarks:
     positions = table.column(SEQUENCE).to_pylist() if SEQUENCE in table.column_names else ()
     placed = [row for row in zip(sources, positions, times, strict=False) if row[1] is not None]
     changes = [row for row in placed if not is_of_snapshot(row[0])]
+    firsts = (
+        FirstChange(position=position, committed_at=_iso(time) if is_alone(position) else None)
+        for _, position, time in changes
+    )
     return SnapshotMarks(
         id_types=rows.id_types, shards=tuple(shards)[:MOST_NAMED], servers=_servers(changes, path),
         sources=tuple(names)[:MOST_NAMED], collections=tuple(tables)[:MOST_NAMED],
         partitions=(partition,) if partition else (), parts=_parts(row for row in placed if is_of_snapshot(row[0])),
-        firsts=_firsts(changes), streams=_streams(sources, times),
+        firsts=earliest(firsts), streams=_streams(sources, times),
     )  # fmt: skip
 
 
@@ -164,13 +168,6 @@ def with_other_places(known: KnownSnapshots, began: Sequence[str]) -> KnownSnaps
 
 _Placed = tuple[Source, str, datetime | None]
 """The source of an event, its place in the log and its commit time."""
-
-
-def _firsts(changes: Iterable[_Placed]) -> tuple[FirstChange, ...]:
-    return earliest(
-        FirstChange(position=position, committed_at=_iso(time) if is_alone(position) else None)
-        for _, position, time in changes
-    )
 
 
 def _servers(changes: Iterable[_Placed], path: str) -> tuple[LogServer, ...]:
