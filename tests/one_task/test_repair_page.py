@@ -242,7 +242,7 @@ OF_PAGES = {
         "Without waiting for a file": "scenarios/r11_rebuild_into_text",
     },
     "tasks/rerun-or-backfill.md": {
-        "leave quarantined rows out for good": "one_task/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
+        "leave quarantined rows out": "one_task/test_quarantine_counts.py::test_a_dismissal_ends_the_attention",
         "quarantined rows and files after a fix": "spark/test_replay_of_codes.py::test_rows_of_other_codes_are_kept",
         "replica and history from the lake": "one_task/test_repair_page.py::damaged",
         "files of a date range again": "one_task/test_repair_page.py::mended",
