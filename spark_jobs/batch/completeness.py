@@ -1,4 +1,4 @@
-"""Until when the replica is known to be complete."""
+"""Until when the replica is known to be complete; its lag is in `totals`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Computes expressions over Arrow columns: with the three values of SQL, and in time linear in rows and text.
+"""Computes expressions, filters and expectations over Arrow columns, with the three values of SQL.
+
+The time is linear in rows and text.
 
 A value that can't be computed (a division by zero, a number beyond its type, a text that is no date) is null, and never
 an error; an expression that doesn't fit the types of its columns is an error before any row is computed. Each row for

@@ -1,4 +1,7 @@
-"""JARs that the embedded Spark needs beyond its own: resolved once from Maven Central, then kept."""
+"""JARs that the embedded Spark needs beyond its own: resolved once from Maven Central, then kept.
+
+Which Delta Lake goes with which Spark says `contract.spark_versions`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The errors table of a table: what is in quarantine, and what has become of it."""
+"""The errors table of a table: what is in quarantine, and what has become of it.
+
+Its rows are made by `rules.quarantine`.
+"""
 
 from __future__ import annotations
 

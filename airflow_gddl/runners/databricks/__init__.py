@@ -1,1 +1,4 @@
-"""Databricks: its settings need no package, `jobs` and `platform` need its SDK (extra `databricks`)."""
+"""Databricks: its settings need no package; its SDK (extra `databricks`) is needed by what follows.
+
+`platform` starts, follows and repairs runs; `jobs` makes the saved jobs that they are runs of.
+"""

@@ -1,4 +1,4 @@
-"""Polls the landing folders of a pipeline, and decides which tables have work, and in which task.
+"""Polls the landing folders of a pipeline; decides which tables have work, which wait for others, and in which task.
 
 The decision is pure but for `PipelineListing.exists`.
 """

@@ -1,4 +1,4 @@
-"""`gddl eject`: a table's plain job and DAG, for a team that leaves."""
+"""`gddl eject`: a table's plain job and DAG, for a team that leaves; the package makes their texts."""
 
 from __future__ import annotations
 

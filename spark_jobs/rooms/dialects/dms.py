@@ -1,4 +1,4 @@
-"""AWS DMS: rows as parquet or CSV with an operation column.
+"""AWS DMS: rows as parquet or CSV with an operation column; its file names are in `contract.file_names`.
 
 Flat names and the date sequences that begin with the year sort by time: one listing from a name on. The others
 (`MMYYYYDD`, `DDMMYYYY`) don't: a listing for each day. Full-load files sort after digits either way.

@@ -1,4 +1,7 @@
-"""How a load writes PostgreSQL's values so that they equal those of the log, where the driver's would differ."""
+"""How a load writes PostgreSQL's values so that they equal those of the log, where the driver's would differ.
+
+Values of the log are read by `dialects.debezium.connect_values`.
+"""
 
 from __future__ import annotations
 
