@@ -48,7 +48,8 @@ def test_the_form_reruns_one_table(site: Site, page: Page, pictures: Path) -> No
     expect(form.get_by_text("empty: all of this DAG")).to_be_visible()
     assert "*" not in form.inner_text(), "nothing in the form must be filled in"
     form.locator("textarea[name=element_tables]").fill("seen.a")
-    form.locator("label", has=page.locator("input[type=checkbox]")).first.click()
+    form.locator("[id=element_action]").click()
+    page.get_by_role("option", name=re.compile("^Rebuild")).click()
     picture(page, pictures, "form")
     form.get_by_role("button", name=re.compile("^Trigger")).click()
     rerun = lambda: [job["options"]["action"]["name"] for job in site.jobs("seen", "end")] == ["run", "rebuild"]  # noqa: E731 - as it reads

@@ -38,8 +38,8 @@ RUNNERS = {
     "spark_submit": {"master": "yarn"},
 }
 OF_AIRFLOW = (
-    "assets", "configuration", "dags", "example_dags", "hooks", "notifications", "operators", "page", "plugins",
-    "reporting", "sensors", "triggers", "version_compat",
+    "assets", "configuration", "dags", "example_dags", "hooks", "notifications", "operators", "plugins",
+    "reporting", "sensors", "tools.page", "triggers", "version_compat",
 )  # fmt: skip
 ROOMS = {
     "airflow_gddl.hooks.databricks": "airflow.providers.databricks",
@@ -95,7 +95,7 @@ def entry_points() -> dict[str, str]:
         from airflow_gddl.cli.commands import COMMANDS  # noqa: PLC0415 - where it can be imported
 
         names += [command.place.partition(":")[0] for command in COMMANDS.values()]
-        for part in ("metadata", "capacity", "runtime", "topology"):
+        for part in ("metadata", "runtime", "tools.capacity", "topology"):
             names += modules(f"airflow_gddl.{part}")
         names += [f"airflow_gddl.runners.{name}" for name in ("descriptor", "remote", "this_machine", "spark_submit")]
         names += [f"airflow_gddl.runners.{name}.settings" for name in RUNNERS if name != "spark_submit"]
