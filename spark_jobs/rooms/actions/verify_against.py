@@ -172,7 +172,7 @@ def _difference(run: TableRun, count: int, rows: Sequence[DifferentRow]) -> Fata
     shown = ", ".join(row.key for row in rows[:_NAMED])
     what = f"{run.spec.table}: {count} rows of both tables differ, e.g. {shown}"
     explain = f"`gddl explain --table {run.spec.table} --key COLUMN=VALUE`"
-    remedy = f"`details.against.keys` has both rows; {explain} shows what the replica's row is made of"
+    remedy = f"`details.against.rows_different` has both rows; {explain} shows what the replica's row is made of"
     return FatalError(AGAINST_DIFFERENT, what, where=run.spec.table, remedy=remedy)
 
 
