@@ -39,6 +39,7 @@ from airflow_gddl.tools.onboarding.new_tables.standing import (
     MOST_PROPOSED,
     Known,
     NewTable,
+    SourceCounts,
     SourceView,
     is_meant,
     is_measured,
@@ -111,16 +112,14 @@ class Finder:
         )
         young = [one.table for one in mine.values() if self._is_young(one) and one.table in meant]
         found = tuple(self._found([*chosen, *young[: MOST_READ - len(chosen)]]))
-        return SourceView(
-            there=frozenset(name.lower() for name in meant),
-            named=named,
-            found=found,
+        counts = SourceCounts(
             cursor=chosen[-1] if len(fresh) > len(chosen) > 0 else "",
             left=len(fresh) - len(chosen) + unlisted,
             unfit=len(unfit),
             example=show_name(unfit[0]) if unfit else "",
             renamed=self._renamed(),
         )
+        return SourceView(there=frozenset(name.lower() for name in meant), named=named, found=found, counts=counts)
 
     def _renamed(self) -> dict[str, dict[str, str]]:
         """Columns that were renamed at the source since a look first saw them, of tables that have a row."""

@@ -86,22 +86,16 @@ class NewTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceView:
-    """What a look finds of a source.
+class SourceCounts:
+    """What is stored of a source beside its tables.
 
     Attributes:
-        there: names in the source of all tables without a row, in lower case.
-        named: those that the metadata folder has rows of.
-        found: of the former, those that were looked into now.
-        cursor: name of the last of them; the next look goes on after it.
+        cursor: name of the last table that was looked into; the next look goes on after it.
         left: tables that were not looked into yet.
         unfit, example: number of folders whose names no table can have, and one of them.
         renamed: by table that has a row, new to old names of columns that were renamed at the source.
     """
 
-    there: frozenset[str] = frozenset()
-    named: frozenset[str] = frozenset()
-    found: tuple[NewTable, ...] = ()
     cursor: str = ""
     left: int = 0
     unfit: int = 0
@@ -110,14 +104,19 @@ class SourceView:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Counts:
-    """Of a source: see `SourceView`."""
+class SourceView:
+    """What a look finds of a source.
 
-    cursor: str = ""
-    left: int = 0
-    unfit: int = 0
-    example: str = ""
-    renamed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    Attributes:
+        there: names in the source of all tables without a row, in lower case.
+        named: those that the metadata folder has rows of.
+        found: of the former, those that were looked into now.
+    """
+
+    there: frozenset[str]
+    named: frozenset[str]
+    found: tuple[NewTable, ...]
+    counts: SourceCounts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +128,7 @@ class Known:
     """
 
     tables: tuple[NewTable, ...] = ()
-    sources: Mapping[str, _Counts] = field(default_factory=dict)
+    sources: Mapping[str, SourceCounts] = field(default_factory=dict)
 
     @classmethod
     def of(cls, stored: StoredProposals | None) -> Known:
@@ -223,13 +222,7 @@ def after(before: Known, views: Mapping[str, SourceView]) -> Known:
     for source, view in sorted(views.items()):
         mine, left = _of_source([one for one in before.tables if one.source == source], view)
         tables += mine
-        sources[source] = _Counts(
-            cursor=view.cursor,
-            left=view.left + left,
-            unfit=view.unfit,
-            example=view.example,
-            renamed=view.renamed,
-        )
+        sources[source] = replace(view.counts, left=view.counts.left + left)
     return Known(tables=tuple(sorted(tables, key=lambda one: one.name)), sources=sources)
 
 
