@@ -30,7 +30,7 @@ LOST = {
 def texts() -> Iterator[tuple[str, str]]:
     """Pages, and messages: texts of the product with a blank that aren't docstrings."""
     listed = subprocess.run(
-        ["git", "-C", str(ROOT), "ls-files", "README.md", "docs", "airflow_gddl", "spark_jobs"],
+        ["git", "-C", str(ROOT), "ls-files", "CHANGELOG.md", "README.md", "docs", "airflow_gddl", "spark_jobs"],
         capture_output=True,
         text=True,
         check=True,
