@@ -241,7 +241,7 @@ class TableSnapshot:
         types, baseline, row_ids = self.schema.types, self.stored_baseline, self.row_ids
         return tuple(_data_file(path, add, types, baseline, row_ids) for path, add in self.log.files.items())
 
-    @property
+    @cached_property
     def row_ids(self) -> RowIdColumns | None:
         """Columns of the data files with row ids that this engine keeps; None: there are none."""
         return RowIdColumns.of(self.properties)

@@ -88,7 +88,11 @@ def _is_exact(kind: SqlType) -> bool:
 
 
 def _all_leaves(columns: Sequence[Column]) -> list[ColumnPath]:
-    return [leaf for column in columns for leaf, _ in _leaves((column.name,), column.type)]
+    found: list[ColumnPath] = []
+    for column in columns:
+        is_struct = isinstance(column.type, StructType)
+        found += [leaf for leaf, _ in _leaves((column.name,), column.type)] if is_struct else [(column.name,)]
+    return found
 
 
 def _leaves(path: ColumnPath, kind: SqlType) -> list[tuple[ColumnPath, SqlType]]:
@@ -104,7 +108,7 @@ def _folded(path: ColumnPath) -> ColumnPath:
 
 def _prefixes(leaf: ColumnPath) -> list[ColumnPath]:
     """The leaf and all structs that it is in."""
-    folded = _folded(leaf)
+    folded = tuple(map(str.lower, leaf))
     return [folded[:n] for n in range(1, len(folded) + 1)]
 
 
