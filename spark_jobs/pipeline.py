@@ -100,7 +100,8 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, totals: RunT
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
     """
-    features_of(run)  # a missing one is refused before anything is written
+    if run.spec.features:
+        features_of(run)  # a missing one is refused before anything is written
     table = TableSession(
         run=run, context=run.context(None if run.shard else seen.cost), ledger=run.ledger(), claim=claim,
         totals=totals, discovery=seen.discovery, limits=run.limits,
@@ -157,7 +158,7 @@ def run_batch(table: TableSession, batch: Batch) -> Batch:
         batch = append(table, batch)  # change table: each change once
     batch = merge(table, batch)  # tombstones, replica, history: one net change a key
     commit(table, batch)  # the ledger, last
-    for feature in features_of(table.run):
+    for feature in features_of(table.run) if table.run.spec.features else ():
         feature.update(table.run)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return batch

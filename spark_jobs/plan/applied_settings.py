@@ -128,7 +128,7 @@ _OWN = ("untracked", "where", "derive", "typed_masks")
 
 
 def settings_of(spec: TableSpec) -> AppliedSettings:
-    written = with_properties(spec)
+    written = with_properties(spec) if spec.features else spec
     named = {f.name: getattr(written, f.name) for f in fields(AppliedSettings) if f.name not in _OWN}
     return AppliedSettings(
         untracked=untracked_of(spec),

@@ -244,7 +244,7 @@ class TableSnapshot:
     @cached_property
     def row_ids(self) -> RowIdColumns | None:
         """Columns of the data files with row ids that this engine keeps; None: there are none."""
-        return RowIdColumns.of(self.properties)
+        return RowIdColumns.of(self.properties) if ROW_TRACKING in self.properties else None
 
     @property
     def whole_rows(self) -> pa.Schema:

@@ -448,7 +448,8 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
     """
     descriptor = DIALECTS.get(spec.dialect)
     options = codec.decode(DIALECTS.load(descriptor.options), with_defaults_of_mode(spec))
-    for problem in () if descriptor.check is None else DIALECTS.load(descriptor.check)(spec.options):
+    check = descriptor.check if spec.options else None  # defaults are sound
+    for problem in () if check is None else DIALECTS.load(check)(spec.options):
         raise FatalError(SPEC_INVALID, problem.message, where=f"{spec.table}, {problem.field}", remedy=problem.remedy)
     inflated_bytes = (tier or TierSpec()).inflated_bytes
     dialect = cast("type[Dialect]", DIALECTS.load(descriptor.reading))(spec, options, inflated_bytes)
