@@ -319,7 +319,8 @@ def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: Run
         )
     )
     totals.wait(_not_applied(ledger, discovery, standing))
-    totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
+    is_due = standing == "pending" and is_due_by_time(ledger.state, standing)
+    totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due
 
 
 def _not_applied(ledger: Ledger, discovery: Discovery, standing: SweepState) -> Iterator[str]:

@@ -368,7 +368,9 @@ class _Decoder:
         bad, first_problems = _first_of(problems, self.group.rows)
         rows = self._marked(rows, bad)
         truncating = None if truncating is None else truncating & self._sound(problems)
-        partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema)) | self._begun_in_part(rows)
+        partly = self._begun_in_part(rows)
+        if self.table_schema.partial:
+            partly = partly | incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
         return DecodedGroup(
             kind=self.how.kind,
             rows=rows,

@@ -290,7 +290,9 @@ class _Meeting:
         if self.refolded:
             return all_false(len(self.op))
         forced = _flags(self.net, HAS_FORCED) & ~self._vanished
-        outranked = self._outranked | by_earlier_truncates(self.net, self.schema)
+        outranked = self._outranked
+        if self.schema.truncates:
+            outranked = outranked | by_earlier_truncates(self.net, self.schema)
         result: np.ndarray = outranked & (self.op != "R") & ~forced
         return result
 
