@@ -23,6 +23,7 @@ from spark_jobs.batch.pending import (
     add_unread,
     drop,
     has_tables,
+    looked,
     moment,
     next_batch,
     report_left,
@@ -64,6 +65,12 @@ def bring_up_to_date(run: TableRun, totals: RunTotals) -> None:
     Raises:
         GddlError: as `run_table`.
     """
+    if not run.spec.shards:
+        seen, has_work = looked(run, totals)
+        if has_work:
+            with run.claim() as claim:
+                process_pending(run, claim, seen, totals)
+        return
     turns = Turns(run, totals)
     turns.find_pending()
     if turns.pending:
@@ -79,12 +86,15 @@ def idle_result(run: TableRun, totals: RunTotals) -> JobResult | int:
     Raises:
         GddlError: as `run_table`.
     """
-    turns = Turns(run, totals)
-    turns.find_pending()
-    if turns.pending:
-        return sum(seen.cost for _, seen in turns.pending)
-    turns.require_all()
-    return finished(run, totals)
+    if run.spec.shards:
+        turns = Turns(run, totals)
+        turns.find_pending()
+        if turns.pending:
+            return sum(seen.cost for _, seen in turns.pending)
+        turns.require_all()
+        return finished(run, totals)
+    seen, has_work = looked(run, totals)
+    return seen.cost if has_work else finished(run, totals)
 
 
 def finished(run: TableRun, totals: RunTotals) -> JobResult:

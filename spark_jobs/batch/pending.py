@@ -24,7 +24,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import next_batch as plan_files
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, is_swept, sweep_state, with_sweep
+from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def without_held(run: TableRun, discovery: Discovery, state: TableState) -> Disc
 
 def sweep_of(run: TableRun, discovery: Discovery, state: TableState) -> SweepState:
     """State of the newest generation's sweep; a user's release makes it due."""
-    if is_swept(state):
+    if state.is_swept:
         return "none"
     rule = RELEASED if releases(run) else SweepRule.of(run.spec)
     standing = sweep_state(state, discovery, rule, run.runtime.clock())

@@ -48,17 +48,12 @@ RELEASED = SweepRule(after=0.0, limit=1.0, released=True)
 
 def sweep_state(state: TableState, discovery: Discovery, rule: SweepRule, now: datetime) -> SweepState:
     """State of the current generation's sweep while no load file waits."""
-    if is_swept(state):
+    if state.is_swept:
         return "none"
     held = state.held
     if held is not None and held.generation == state.generation and not rule.allows(held.rows, held.live):
         return "held"
     return "due" if _is_whole(state, discovery, rule, now) else "pending"
-
-
-def is_swept(state: TableState) -> bool:
-    """Whether no rows of older generations are in the replica."""
-    return state.generation <= max(state.swept, 1)
 
 
 def with_sweep(plan: BatchPlan, discovery: Discovery, rule: SweepRule) -> BatchPlan:

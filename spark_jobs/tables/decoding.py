@@ -68,7 +68,9 @@ class Decoder:
         raw = raw if spec.shard is None else with_shard(raw, spec.shard)
         if spec.rename or spec.derive:
             raw = raw_as_named(raw, self.groups[group])
-        decoded = without_truncates(decode(raw, self.groups[group], self.table_schema, self.stamp), self.table_schema)
+        decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
+        if decoded.truncating is not None:
+            decoded = without_truncates(decoded, self.table_schema)
         if decoded.outside is not None:
             decoded = within_filter(decoded, self.table_schema)
         kept, erased = without_erased(decoded, self.table_schema, self.erased)
