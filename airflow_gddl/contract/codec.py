@@ -179,6 +179,8 @@ class NewerDocumentError(FatalError):
 
 
 _Decoder = Callable[[Any], Any]
+_KEPT: dict[_Decoder, type] = {}
+"""Decoders of scalars, each with the class whose instances it returns as they are."""
 
 
 class _MismatchError(Exception):
@@ -237,6 +239,7 @@ def _scalar_decoder(kind: Any) -> _Decoder:
             raise _unexpected(data, wanted)
         return float(data) if kind is float else data
 
+    _KEPT[scalar] = kind
     return scalar
 
 
@@ -342,7 +345,9 @@ def _decode_each(items: Iterable[tuple[Any, Any]], decoder: Callable[[Any], _Dec
     decoded = {}
     for name, value in items:
         try:
-            decoded[name] = decoder(name)(value)
+            decode_value = decoder(name)
+            # A text of a field of texts, and so on, is the value itself.
+            decoded[name] = value if type(value) is _KEPT.get(decode_value) else decode_value(value)
         except _MismatchError as error:
             raise error.below(step.format(name)) from None
     return decoded

@@ -310,14 +310,13 @@ def waits_for_files(run: TableRun, discovery: Discovery) -> bool:
 def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: RunTotals) -> None:
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, discovery, ledger.state)
-    totals.warn(
-        (
-            *notices.of_unsettled(discovery.unsettled),
-            *notices.of_sweep(run.spec.table, standing, ledger.state, discovery),
-            *notices.of_held_truncate(discovery, run.spec),
-            *notices.of_given_up(run.spec.table, ledger),
-        )
-    )
+    if discovery.unsettled:
+        totals.warn(notices.of_unsettled(discovery.unsettled))
+    if standing != "none":
+        totals.warn(notices.of_sweep(run.spec.table, standing, ledger.state, discovery))
+    if discovery.held:
+        totals.warn(notices.of_held_truncate(discovery, run.spec))
+    totals.warn(notices.of_given_up(run.spec.table, ledger))
     totals.wait(_not_applied(ledger, discovery, standing))
     is_due = standing == "pending" and is_due_by_time(ledger.state, standing)
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due
