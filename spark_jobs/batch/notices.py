@@ -301,7 +301,7 @@ def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Dis
     if standing != "pending":
         return ()
     run = snapshot_of(state)
-    if run is not None and is_due_by_time(state, standing) and not discovery.unreadable_changes:
+    if run is not None and is_due_by_time(state) and not discovery.unreadable_changes:
         message = (
             f"the snapshot at {run.position} of the source's log has ended, but rows of it in other partitions of the "
             "topic may follow: rows from before it stay until sweep_after has passed"

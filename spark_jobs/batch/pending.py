@@ -318,7 +318,7 @@ def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: Run
         totals.warn(notices.of_held_truncate(discovery, run.spec))
     totals.warn(notices.of_given_up(run.spec.table, ledger))
     totals.wait(_not_applied(ledger, discovery, standing))
-    is_due = standing == "pending" and is_due_by_time(ledger.state, standing)
+    is_due = standing == "pending" and is_due_by_time(ledger.state)
     totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due
 
 

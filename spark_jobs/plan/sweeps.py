@@ -69,10 +69,10 @@ def held_sweep(plan: BatchPlan, rows: int, live: int, rule: SweepRule) -> HeldSw
     return HeldSweep(generation=plan.generation, rows=rows, live=live, since=plan.planned_at)
 
 
-def is_due_by_time(state: TableState, standing: SweepState) -> bool:
+def is_due_by_time(state: TableState) -> bool:
     """Whether a pending sweep becomes due without a new file; the rest of a snapshot comes in one."""
     run, known = snapshot_of(state), state.snapshots
-    return standing == "pending" and (run is None or known is None or is_whole(known, run, state.max_sequence))
+    return run is None or known is None or is_whole(known, run, state.max_sequence)
 
 
 def snapshot_of(state: TableState) -> SnapshotRun | None:

@@ -88,11 +88,7 @@ def _is_exact(kind: SqlType) -> bool:
 
 
 def _all_leaves(columns: Sequence[Column]) -> list[ColumnPath]:
-    found: list[ColumnPath] = []
-    for column in columns:
-        is_struct = isinstance(column.type, StructType)
-        found += [leaf for leaf, _ in _leaves((column.name,), column.type)] if is_struct else [(column.name,)]
-    return found
+    return [leaf for column in columns for leaf, _ in _leaves((column.name,), column.type)]
 
 
 def _leaves(path: ColumnPath, kind: SqlType) -> list[tuple[ColumnPath, SqlType]]:
