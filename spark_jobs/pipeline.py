@@ -23,6 +23,7 @@ from spark_jobs.batch.pending import (
     add_unread,
     drop,
     has_tables,
+    looked,
     moment,
     next_batch,
     report_left,
@@ -64,6 +65,12 @@ def bring_up_to_date(run: TableRun, totals: RunTotals) -> None:
     Raises:
         GddlError: as `run_table`.
     """
+    if not run.spec.shards:
+        seen, has_work = looked(run, totals)
+        if has_work:
+            with run.claim() as claim:
+                process_pending(run, claim, seen, totals)
+        return
     turns = Turns(run, totals)
     turns.find_pending()
     if turns.pending:
@@ -79,12 +86,15 @@ def idle_result(run: TableRun, totals: RunTotals) -> JobResult | int:
     Raises:
         GddlError: as `run_table`.
     """
-    turns = Turns(run, totals)
-    turns.find_pending()
-    if turns.pending:
-        return sum(seen.cost for _, seen in turns.pending)
-    turns.require_all()
-    return finished(run, totals)
+    if run.spec.shards:
+        turns = Turns(run, totals)
+        turns.find_pending()
+        if turns.pending:
+            return sum(seen.cost for _, seen in turns.pending)
+        turns.require_all()
+        return finished(run, totals)
+    seen, has_work = looked(run, totals)
+    return seen.cost if has_work else finished(run, totals)
 
 
 def finished(run: TableRun, totals: RunTotals) -> JobResult:
@@ -100,7 +110,8 @@ def process_pending(run: TableRun, claim: Claim, seen: PendingWork, totals: RunT
     The listing from before the claim is valid unless another run came between: a file that was rewritten
     since is found by the next listing, like one that is written while the batch runs.
     """
-    features_of(run)  # a missing one is refused before anything is written
+    if run.spec.features:
+        features_of(run)  # a missing one is refused before anything is written
     table = TableSession(
         run=run, context=run.context(None if run.shard else seen.cost), ledger=run.ledger(), claim=claim,
         totals=totals, discovery=seen.discovery, limits=run.limits,
@@ -157,7 +168,7 @@ def run_batch(table: TableSession, batch: Batch) -> Batch:
         batch = append(table, batch)  # change table: each change once
     batch = merge(table, batch)  # tombstones, replica, history: one net change a key
     commit(table, batch)  # the ledger, last
-    for feature in features_of(table.run):
+    for feature in features_of(table.run) if table.run.spec.features else ():
         feature.update(table.run)
     table.totals.max_commit_ts = table.state.max_commit_ts
     return batch

@@ -47,13 +47,14 @@ def to_document(value: object) -> str:
     Where the class has the field `ignorable`, it names the fields that such a version may ignore though they are used.
     """
     ignorable: set[str] = set()
-    data = _sparse(value, ignorable)
-    if ignorable and _names_ignorable(type(value)):
+    data = _encoded(value, ignorable)
+    if ignorable and _names_ignorable(typing.cast("Hashable", type(value))):
         data[IGNORED] = sorted(ignorable)
     return _one_line(data)
 
 
-def _names_ignorable(cls: type) -> bool:
+@functools.cache
+def _names_ignorable(cls: Hashable) -> bool:
     return dataclasses.is_dataclass(cls) and IGNORED in _field_names(cls)
 
 
@@ -68,12 +69,12 @@ def _one_line(data: Any) -> str:
 
 def plain(value: Any) -> Any:
     """Dataclasses, mappings and tuples as dicts and lists, in field order."""
-    return _plain(value, plain, lambda kind, record: {n: plain(getattr(record, n)) for n in _field_names(kind)})
+    return _encoded(value, None)
 
 
 def compact(value: Any) -> Any:
     """`plain` without fields that have their defaults; `decode` reads both."""
-    return _sparse(value, set())
+    return _encoded(value, set())
 
 
 def given(record: Any) -> dict[str, Any]:
@@ -86,35 +87,28 @@ def given(record: Any) -> dict[str, Any]:
     }
 
 
-def _sparse(value: Any, ignorable: set[str]) -> Any:
-    """`plain` without fields that have their defaults.
+def _encoded(value: Any, ignorable: set[str] | None) -> Any:
+    """`plain`, or `compact`.
 
     Args:
-        ignorable: takes the names of the fields marked `IGNORABLE` that are left.
+        ignorable: takes the names of the fields marked `IGNORABLE` that differ from their defaults; None: also fields
+            that have their defaults are wanted.
     """
-
-    def item(content: Any) -> Any:
-        return content if type(content) in _SCALARS else _plain(content, item, record)
-
-    def record(kind: type, one: Any) -> dict[str, Any]:
-        used = given(one)
-        ignorable.update(f"{kind.__name__}.{name}" for name in _ignorable(kind) & used.keys())
-        return {name: item(content) for name, content in used.items()}
-
-    return item(value)
-
-
-def _plain(value: Any, item: Callable[[Any], Any], record: Callable[[type, Any], Any]) -> Any:
     kind = type(value)
     if kind in _SCALARS:
         return value
-    if dataclasses.is_dataclass(kind):
-        return record(kind, value)
-    if isinstance(value, Mapping):
-        return {str(k): item(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [item(v) for v in value]
-    return value
+        return [one if type(one) in _SCALARS else _encoded(one, ignorable) for one in value]
+    if isinstance(value, Mapping):
+        content = {str(name): one for name, one in value.items()}
+    elif not dataclasses.is_dataclass(kind):
+        return value
+    elif ignorable is None:
+        content = {name: getattr(value, name) for name in _field_names(kind)}
+    else:
+        content = given(value)
+        ignorable.update(f"{kind.__name__}.{name}" for name in _ignorable(kind) & content.keys())
+    return {name: one if type(one) in _SCALARS else _encoded(one, ignorable) for name, one in content.items()}
 
 
 @functools.cache
@@ -166,7 +160,7 @@ def decode(cls: type[T], data: Any) -> T:
     Raises:
         FatalError: `SPEC_INVALID`.
     """
-    named = data.get(IGNORED) if isinstance(data, Mapping) and _names_ignorable(cls) else None
+    named = data.get(IGNORED) if isinstance(data, Mapping) and _names_ignorable(typing.cast("Hashable", cls)) else None
     return _decoded(cls, data, frozenset(map(str, named) if isinstance(named, list) else ()))
 
 
@@ -185,6 +179,8 @@ class NewerDocumentError(FatalError):
 
 
 _Decoder = Callable[[Any], Any]
+_KEPT: dict[_Decoder, type] = {}
+"""Decoders of scalars, each with the class whose instances it returns as they are."""
 
 
 class _MismatchError(Exception):
@@ -243,6 +239,7 @@ def _scalar_decoder(kind: Any) -> _Decoder:
             raise _unexpected(data, wanted)
         return float(data) if kind is float else data
 
+    _KEPT[scalar] = kind
     return scalar
 
 
@@ -348,7 +345,9 @@ def _decode_each(items: Iterable[tuple[Any, Any]], decoder: Callable[[Any], _Dec
     decoded = {}
     for name, value in items:
         try:
-            decoded[name] = decoder(name)(value)
+            decode_value = decoder(name)
+            # A text of a field of texts, and so on, is the value itself.
+            decoded[name] = value if type(value) is _KEPT.get(decode_value) else decode_value(value)
         except _MismatchError as error:
             raise error.below(step.format(name)) from None
     return decoded

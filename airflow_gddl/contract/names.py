@@ -71,6 +71,8 @@ def before_image_name(prefix: str, column: str) -> str:
 
 def renamed(name: str, spec: TableSpec) -> str:
     """The name that `rename` gives a delivered column; a before image follows its column."""
+    if not spec.rename:
+        return name
     places, after = _places(tuple(spec.rename)), tuple(spec.rename.values())
     if (at := places.get(clean_name(name).lower(), places.get(landed_name(name).lower()))) is not None:
         return after[at]

@@ -97,6 +97,10 @@ class StructType:
     fields: tuple[StructField, ...]
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return f"struct<{','.join(map(str, self.fields))}>"
 
     def field(self, name: str) -> StructField | None:

@@ -10,7 +10,8 @@ them, so that jobs never parse text. A tree says what it means without its text:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from airflow_gddl.contract.basics import FEATURE, STRICT, AirflowView, Priority
@@ -366,6 +367,17 @@ class TableSpec:
     """A partial reload is complete after this time without another load file; `0s`: immediately."""
     sweep_limit: float = 0.34
     """Largest share of its rows, 0 to 1, that a reload may remove from the replica without `gddl release sweep`."""
+
+    @cached_property
+    def features(self) -> Mapping[str, str]:
+        """Fields that ask for a feature, each with the feature; empty for a plain row."""
+        marked = ((one.name, one.metadata.get(FEATURE)) for one in fields(self))
+        return {name: feature for name, feature in marked if feature and getattr(self, name)}
+
+    @property
+    def may_read_source(self) -> bool:
+        """Whether jobs may read the source themselves (`contract.sources`), which a mode or an option asks for."""
+        return self.mode != TableSpec.mode or bool(self.options)
 
     @property
     def cadence(self) -> str | Mapping[str, tuple[str, ...]] | None:

@@ -28,18 +28,17 @@ def known_until(run: TableRun, totals: RunTotals) -> str | None:
     since = min(filter(None, (totals.started_at, totals.waiting_since)), key=datetime.fromisoformat, default="")
     as_of = datetime.fromisoformat(since).timestamp() if whole else None
     newest = None if totals.max_commit_ts is None else datetime.fromisoformat(totals.max_commit_ts).timestamp()
-    until = complete_until(newest, as_of, _heartbeat(run))
+    heartbeat = None if run.spec.heartbeat is None or run.spec.shards else _heartbeat(run, run.spec.heartbeat)
+    until = newest if heartbeat is None else complete_until(newest, as_of, heartbeat)
     return None if until is None else iso(datetime.fromtimestamp(until, UTC))
 
 
-def _heartbeat(run: TableRun) -> HeartbeatFacts | None:
+def _heartbeat(run: TableRun, table: str) -> HeartbeatFacts | None:
     """What the ledger of the source's heartbeat table says; None: nothing, also where it can't be read."""
-    if run.spec.heartbeat is None or run.spec.shards:
-        return None
-    layout = Layout.of(run.job.roots, replace(run.spec, table=run.spec.heartbeat))
+    layout = Layout.of(run.job.roots, replace(run.spec, table=table))
     try:
         newest = Ledger.open(run.runtime.storage, layout.state).state.max_commit_ts
     except GddlError as error:  # a load never fails because of another table
-        _LOG.warning("the heartbeat %s can't be read: %s", run.spec.heartbeat, error)
+        _LOG.warning("the heartbeat %s can't be read: %s", table, error)
         return None
     return None if newest is None else HeartbeatFacts(commit=datetime.fromisoformat(newest).timestamp())

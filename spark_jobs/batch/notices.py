@@ -78,6 +78,12 @@ def of_discovery(run: TableRun, discovery: Discovery) -> Warnings:
 
     A missing folder is none where the row says what it means, and the landing root is there.
     """
+    seen = discovery
+    told = (seen.ignored, seen.refused, seen.root_missing, seen.folder_missing, seen.begun_loads, seen.late_loads,
+            seen.touched, seen.taken_as_touched, seen.inference.certainty == "inferred",
+            seen.listed >= LARGE_FOLDER)  # fmt: skip
+    if not any(told) and not any(file.corrects for file in seen.waiting):
+        return ()
     ignored = f"files with names that {run.dialect.title} doesn't give were left alone"
     if run.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
         ignored += "; if each folder is an export of the whole table, write mode: snapshots"
@@ -295,7 +301,7 @@ def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Dis
     if standing != "pending":
         return ()
     run = snapshot_of(state)
-    if run is not None and is_due_by_time(state, standing) and not discovery.unreadable_changes:
+    if run is not None and is_due_by_time(state) and not discovery.unreadable_changes:
         message = (
             f"the snapshot at {run.position} of the source's log has ended, but rows of it in other partitions of the "
             "topic may follow: rows from before it stay until sweep_after has passed"
@@ -315,8 +321,6 @@ def of_sweep(table: str, standing: SweepState, state: TableState, discovery: Dis
 
 def of_held_truncate(discovery: Discovery, spec: TableSpec) -> Warnings:
     """Warning about files that wait for a user, since the first of them has a truncate; or for the table to be made."""
-    if not discovery.held:
-        return ()
     path, table = discovery.held[0].path, spec.table
     message = (
         f"{path} has a truncate of the source's table; it and all files after it wait: `gddl release "

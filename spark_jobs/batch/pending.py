@@ -24,7 +24,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import next_batch as plan_files
 from spark_jobs.plan.identity import require_same_identity
 from spark_jobs.plan.planned_batch import BatchPlan, PlannedFile, TableState
-from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, is_swept, sweep_state, with_sweep
+from spark_jobs.plan.sweeps import RELEASED, SweepRule, SweepState, is_due_by_time, sweep_state, with_sweep
 from spark_jobs.plan.waiting_files import Discovery
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def without_held(run: TableRun, discovery: Discovery, state: TableState) -> Disc
 
 def sweep_of(run: TableRun, discovery: Discovery, state: TableState) -> SweepState:
     """State of the newest generation's sweep; a user's release makes it due."""
-    if is_swept(state):
+    if state.is_swept:
         return "none"
     rule = RELEASED if releases(run) else SweepRule.of(run.spec)
     standing = sweep_state(state, discovery, rule, run.runtime.clock())
@@ -310,16 +310,16 @@ def waits_for_files(run: TableRun, discovery: Discovery) -> bool:
 def report_left(run: TableRun, ledger: Ledger, discovery: Discovery, totals: RunTotals) -> None:
     """What a run leaves to a later one: files that may still be written, rows that a reload may yet bring again."""
     standing = sweep_of(run, discovery, ledger.state)
-    totals.warn(
-        (
-            *notices.of_unsettled(discovery.unsettled),
-            *notices.of_sweep(run.spec.table, standing, ledger.state, discovery),
-            *notices.of_held_truncate(discovery, run.spec),
-            *notices.of_given_up(run.spec.table, ledger),
-        )
-    )
+    if discovery.unsettled:
+        totals.warn(notices.of_unsettled(discovery.unsettled))
+    if standing != "none":
+        totals.warn(notices.of_sweep(run.spec.table, standing, ledger.state, discovery))
+    if discovery.held:
+        totals.warn(notices.of_held_truncate(discovery, run.spec))
+    totals.warn(notices.of_given_up(run.spec.table, ledger))
     totals.wait(_not_applied(ledger, discovery, standing))
-    totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due_by_time(ledger.state, standing)
+    is_due = standing == "pending" and is_due_by_time(ledger.state)
+    totals.revisit = totals.revisit or bool(discovery.unsettled) or is_due
 
 
 def _not_applied(ledger: Ledger, discovery: Discovery, standing: SweepState) -> Iterator[str]:

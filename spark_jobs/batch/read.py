@@ -140,7 +140,7 @@ def require_sound(dialect: Dialect, decoded_batch: DecodedBatch, state: TableSta
             where=spec.table,
             remedy="correct them at the source, or set on_bad_row to quarantine; nothing was written",
         )
-    if decoded_batch.schema_of:
+    if decoded_batch.schema_of and figures.tallies:
         require_within_limits(spec, figures.tallies)
     _require_ordered_text(dialect, decoded_batch, state)
     if decoded_batch.schema.table_schema.log_positions:

@@ -174,7 +174,7 @@ class TableRun:
     def _context(self) -> dict[str, Any]:
         """Fields of `TableContext` but for the tables; features of the row may change the tier."""
         tier, storage = self.tier, self.runtime.storage
-        for feature in used_by(self.spec).values():
+        for feature in used_by(self.spec).values() if self.spec.features else ():
             tier = feature.tier(self.spec, tier)
         return {"dialect": self.dialect_after_load, "tier": tier, "layout": self.layout, "storage": storage}
 

@@ -25,10 +25,10 @@ _COUNTED = 20_000
 
 @dataclass
 class Turns:
-    """What each source of a table has to do.
+    """What each source of a table with several has to do.
 
     Attributes:
-        pending: the source whose oldest file waits longest first; a table of one source has one at most.
+        pending: the source whose oldest file waits longest first.
         faults: by source, why it could not be listed or loaded.
     """
 
@@ -39,10 +39,6 @@ class Turns:
 
     def take(self, work: Callable[[TableRun, PendingWork], None]) -> None:
         """Let `work` do what is pending. The caller holds the table's claim."""
-        if not self.run.spec.shards:
-            for run, seen in self.pending:
-                work(run, seen)
-            return
         states = self.run.shard_states()  # under the claim: another job may have loaded a shard since `find_pending`
         for run, seen in self.pending:
             with self._guarded(run.shard):
@@ -59,19 +55,13 @@ class Turns:
         self.totals.max_commit_ts = max(times, default=None)
 
     def find_pending(self) -> None:
-        """Find what is pending.
-
-        Raises:
-            GddlError: as `looked`, of a table with one source.
-        """
-        if not self.run.spec.shards:
-            self._look(self.run)
-            return
+        """Find what is pending."""
         self.run.ledger()  # which refuses a table that was loaded otherwise
         modes, newest = set(), self.totals.max_commit_ts
         for run in self.run.shard_runs():
             with self._guarded(run.shard):
-                self._look(run)
+                seen, has_work = looked(run, self.totals)
+                self.pending += [(run, seen)] if has_work else []
             modes.add(self.totals.mode)
             newest = max(filter(None, (newest, self.totals.max_commit_ts)), default=None)
         self.totals.mode = "initial" if modes == {"initial"} else "incremental"
@@ -94,11 +84,6 @@ class Turns:
         family = RetriableError if passing else FatalError
         what, where, remedy = _together(self.run.spec.table, first, self.faults)
         raise family(first.code, what, where=where, remedy=remedy) from first
-
-    def _look(self, run: TableRun) -> None:
-        seen, has_work = looked(run, self.totals)
-        if has_work:
-            self.pending.append((run, seen))
 
     @contextmanager
     def _guarded(self, shard: str) -> Iterator[None]:

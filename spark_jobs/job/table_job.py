@@ -178,6 +178,8 @@ def _with_features(run: TableRun, outcome: TableOutcome) -> TableOutcome:
     if isinstance(options.action, Erase):
         for feature in installed_features():
             feature.forget_rows(run)
+    if not run.spec.features:
+        return outcome
     return outcome.with_warnings(warning for feature in features_of(run) for warning in feature.update(run))
 
 
@@ -189,10 +191,10 @@ def poll_table(run: TableRun) -> TableOutcome | int:
     totals = totals_of(run.job)
     totals.started_at, totals.tasks = iso(run.runtime.clock()), run.tasks
     try:
-        if reader_of(run.spec).has_work(run, totals):
+        if run.spec.may_read_source and reader_of(run.spec).has_work(run, totals):
             return 0
         result = idle_result(run, totals)
-        behind = any(feature.has_work(run) for feature in features_of(run))
+        behind = bool(run.spec.features) and any(feature.has_work(run) for feature in features_of(run))
     except Exception:  # noqa: BLE001 - the next run raises it again, and reports it
         return 0
     if isinstance(result, int):
@@ -240,12 +242,15 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     totals.tasks = run.tasks
     asked = run.job.options.action
     name, loads = asked.name, asked.does in LOADS
-    require_supported(run)
+    if run.spec.shards or run.spec.mask:
+        require_supported(run)
     if loads or name == "plan":
         before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=loads)
         totals.warn(notices.of_former_target(before, run.spec.table))
     if not loads:
         return action(name)(run, totals)
+    if not run.spec.may_read_source:
+        return _loaded(run, totals)
     return reader_of(run.spec).load(run, totals, _loaded)
 
 

@@ -128,13 +128,13 @@ _OWN = ("untracked", "where", "derive", "typed_masks")
 
 
 def settings_of(spec: TableSpec) -> AppliedSettings:
-    written = with_properties(spec)
+    written = with_properties(spec) if spec.features else spec
     named = {f.name: getattr(written, f.name) for f in fields(AppliedSettings) if f.name not in _OWN}
     return AppliedSettings(
         untracked=untracked_of(spec),
-        where=filter_of(spec),
-        derive=derived_of(spec),
-        typed_masks=typed_masks_of(spec),
+        where=None if spec.where is None else filter_of(spec),
+        derive=derived_of(spec) if spec.derive else {},
+        typed_masks=typed_masks_of(spec) if spec.mask else (),
         **named,
     )
 

@@ -12,7 +12,7 @@ from airflow_gddl.contract.names import clean_name, is_before_image, landed_name
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.table_identity import BUILT_FIELDS, COLUMN_FIELDS, renamed_names, value_of
 from airflow_gddl.contract.table_spec import lowered
-from spark_jobs.plan.applied_settings import AppliedSettings, columns_of_schemas, typed_masks_of
+from spark_jobs.plan.applied_settings import AppliedSettings, columns_of_schemas, settings_of, typed_masks_of
 from spark_jobs.plan.planned_batch import TableState
 from spark_jobs.plan.sharding import rebuild_command, rebuild_of, reload_of
 from spark_jobs.plan.table_schema import select_columns
@@ -25,6 +25,9 @@ def require_same_identity(spec: TableSpec, state: TableState) -> None:
         FatalError: `MODE_CHANGED`, `KEYS_CHANGED`, `SEQUENCE_CHANGED`, `MASK_CHANGED`, `COLUMNS_CHANGED`,
             `PARTITION_CHANGED`, `BEFORE_IMAGES_CHANGED`.
     """
+    has_order = spec.sequence_by in ((), state.sequence_by)  # without one, the tables keep theirs
+    if state.applied == settings_of(spec) and state.keys == spec.keys and has_order:
+        return
     _require_same_selection(spec, state)
     for field, built in BUILT_FIELDS.items():
         known, before = _built_with(field, state)

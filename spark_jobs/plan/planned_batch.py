@@ -363,6 +363,11 @@ class TableState:
     adopted: bool = False
 
     @property
+    def is_swept(self) -> bool:
+        """Whether no rows of older generations are in the replica."""
+        return self.generation <= max(self.swept, 1)
+
+    @property
     def next_mode(self) -> Literal["initial", "incremental"]:
         """`BatchPlan.mode` of a next batch that is no refresh and holds no rest of the first load."""
         return "initial" if self.batch == 0 else "incremental"

@@ -48,17 +48,12 @@ RELEASED = SweepRule(after=0.0, limit=1.0, released=True)
 
 def sweep_state(state: TableState, discovery: Discovery, rule: SweepRule, now: datetime) -> SweepState:
     """State of the current generation's sweep while no load file waits."""
-    if is_swept(state):
+    if state.is_swept:
         return "none"
     held = state.held
     if held is not None and held.generation == state.generation and not rule.allows(held.rows, held.live):
         return "held"
     return "due" if _is_whole(state, discovery, rule, now) else "pending"
-
-
-def is_swept(state: TableState) -> bool:
-    """Whether no rows of older generations are in the replica."""
-    return state.generation <= max(state.swept, 1)
 
 
 def with_sweep(plan: BatchPlan, discovery: Discovery, rule: SweepRule) -> BatchPlan:
@@ -74,10 +69,10 @@ def held_sweep(plan: BatchPlan, rows: int, live: int, rule: SweepRule) -> HeldSw
     return HeldSweep(generation=plan.generation, rows=rows, live=live, since=plan.planned_at)
 
 
-def is_due_by_time(state: TableState, standing: SweepState) -> bool:
+def is_due_by_time(state: TableState) -> bool:
     """Whether a pending sweep becomes due without a new file; the rest of a snapshot comes in one."""
     run, known = snapshot_of(state), state.snapshots
-    return standing == "pending" and (run is None or known is None or is_whole(known, run, state.max_sequence))
+    return run is None or known is None or is_whole(known, run, state.max_sequence)
 
 
 def snapshot_of(state: TableState) -> SnapshotRun | None:

@@ -423,10 +423,6 @@ class _Reload:
         since = min((row.modified for row in rows if row.kind == "load"), default="")
         return cls(max(state.generation, 1), since)
 
-    def generation_of(self, file: LandedFile) -> int:
-        """Changes written before a reload stay in the generation that it ends: after it they would undo newer rows."""
-        return self.generation - (file.kind == "change" and file.modified < self.since)
-
 
 def _in_order(waiting: list[_Compared], reload: _Reload, openings: Sequence[str]) -> Iterator[PlannedFile]:
     """By generation, load files of each first.
@@ -436,7 +432,10 @@ def _in_order(waiting: list[_Compared], reload: _Reload, openings: Sequence[str]
     """
 
     def generation(file: LandedFile) -> int:
-        return generation_at(file.modified, openings) if openings else reload.generation_of(file)
+        if openings:
+            return generation_at(file.modified, openings)
+        # Changes from before a reload stay in the generation that it ends: after it they would undo newer rows.
+        return reload.generation - (file.kind == "change" and file.modified < reload.since)
 
     def place(planned: tuple[int, _Compared]) -> tuple[int, bool, tuple[str, ...], str]:
         number, file = planned[0], planned[1].file

@@ -319,16 +319,12 @@ def _planned(
         ids: of the groups' schemas.
     """
     data, images = plans
+    left_out = (set(group.selectable).difference(group.selection.kept) for group in groups)
+    withheld = (frozenset(name for name in names if name.lower() not in applied) for names in left_out)
     return tuple(
-        replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=_withheld(group, applied))
+        replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=next(withheld))
         for group, of_data, of_images, schema_id in zip(groups, data.groups, images.groups, ids, strict=True)
     )
-
-
-def _withheld(group: FileGroup, applied: frozenset[str]) -> frozenset[str]:
-    """Columns that `exclude_columns` or `columns` leaves out, without those needed to apply rows."""
-    left_out = set(group.selectable).difference(group.selection.kept)
-    return frozenset(name for name in left_out if name.lower() not in applied)
 
 
 def _of_columns(spec: TableSpec, groups: Sequence[FileGroup], plan: SchemaPlan) -> Warnings:

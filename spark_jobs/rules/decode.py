@@ -348,27 +348,35 @@ class _Decoder:
         planned = self._columns.values(deletes)
         before = self._columns.planned(self.how.before.actions, deletes)
         sequence, unparsable = self._sequence()
-        texts = self._ordered_texts() if self.how.kind == "change" else {}
+        has_texts = self.table_schema.ordered_text and self.how.kind == "change"
+        texts = self._ordered_texts() if has_texts else {}
         rescued = [self._columns.rescued_json(planned.rescued)] if self.table_schema.rescues else []
-        columns = [*self._with_stored_lists(planned.values), *rescued, *before.values, self._struct(op, sequence)]
+        listing, spec = self._listing, self.table_schema.spec
+        values = planned.values if listing is None else self._with_stored_lists(planned.values)
+        columns = [*values, *rescued, *before.values, self._struct(op, sequence)]
         names = [*self.table_schema.change_columns, GDDL]
         keys = {*self.table_schema.keys, *self.table_schema.before_of_key.values()}
         columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
         rows = pa.Table.from_arrays(columns, names=names)
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
-                    *planned.problems, *before.problems, *self._image_problems(rows, deletes),
-                    *self._list_problems(rows, op)]  # fmt: skip
+                    *planned.problems, *before.problems]  # fmt: skip
+        problems += self._image_problems(rows, deletes) if self.table_schema.before_of_key else []
+        problems += [] if listing is None else self._list_problems(listing, rows, op)
         loaded = mask_of(pc.equal(op, LOADED)) if self._may_be_loaded else None
         exempt = either(truncating, loaded)
         if exempt is not None:
             problems = [replace(p, where=but(p.where, loaded if p.code in _OF_TRUNCATES else exempt)) for p in problems]
-        outside = self._outside(rows, op, problems, exempt)
-        failing, tallies = self._expected(rows, problems, either(outside, exempt))
-        problems += failing
+        outside = None if spec.where is None else self._outside(rows, op, problems, exempt)
+        tallies: Mapping[str, Tally] = {}
+        if spec.expect:
+            failing, tallies = self._expected(rows, problems, either(outside, exempt))
+            problems += failing
         bad, first_problems = _first_of(problems, self.group.rows)
         rows = self._marked(rows, bad)
         truncating = None if truncating is None else truncating & self._sound(problems)
-        partly = incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema)) | self._begun_in_part(rows)
+        partly = all_false(rows.num_rows) if listing is None else self._begun_in_part(listing, rows)
+        if self.table_schema.partial:
+            partly = partly | incomplete(rows, self.table_schema, moved_rows(rows, self.table_schema))
         return DecodedGroup(
             kind=self.how.kind,
             rows=rows,
@@ -398,19 +406,18 @@ class _Decoder:
             for column, v in zip(self.table_schema.data, values, strict=True)
         ]
 
-    def _list_problems(self, rows: pa.Table, op: pa.Array) -> list[RowProblem]:
+    def _list_problems(self, listing: str, rows: pa.Table, op: pa.Array) -> list[RowProblem]:
         """Updates whose list names no column of the file: they would carry nothing."""
-        listing = self._listing
-        if listing is None or self._are_lists_of_dialect or self.how.kind != "change":
+        if self._are_lists_of_dialect or self.how.kind != "change":
             return []
         where = is_true(pc.equal(op, "U")) & name_none(flat(rows.column(listing)), self.how.names, self.table_schema)
         return [RowProblem(where, COLUMNS_UNKNOWN, listing, "an update whose list of columns names none of its file")]
 
-    def _begun_in_part(self, rows: pa.Table) -> np.ndarray:
+    def _begun_in_part(self, listing: str, rows: pa.Table) -> np.ndarray:
         """Inserts of which the dialect lists what they carry: the source did not send the rest, which is null."""
-        if self._listing is None or not self._are_lists_of_dialect:
+        if not self._are_lists_of_dialect:
             return all_false(rows.num_rows)
-        return is_true(pc.and_(pc.equal(gddl_field(rows, "op"), "I"), rows.column(self._listing).is_valid()))
+        return is_true(pc.and_(pc.equal(gddl_field(rows, "op"), "I"), rows.column(listing).is_valid()))
 
     @cached_property
     def _listing(self) -> str | None:
@@ -433,10 +440,7 @@ class _Decoder:
 
     def _outside(self, rows: pa.Table, op: pa.Array, problems: list[RowProblem], exempt: Mask) -> Mask:
         """Rows outside the row filter; problems of rows for which it can't be decided are added."""
-        spec = self.table_schema.spec
-        if spec.where is None:
-            return None
-        self._require_columns_of_filter(spec, op)
+        self._require_columns_of_filter(self.table_schema.spec, op)
         sound = self._sound(problems)
         sound = sound if exempt is None else sound & ~exempt
         outside, undecided = outside_filter(rows, self.table_schema, sound)
@@ -464,8 +468,6 @@ class _Decoder:
     def _expected(
         self, rows: pa.Table, problems: Sequence[RowProblem], outside: Mask
     ) -> tuple[list[RowProblem], dict[str, Tally]]:
-        if not self.table_schema.spec.expect:
-            return [], {}
         sound = self._sound(problems)
         inside = sound if outside is None else sound & ~outside
         return checked(rows, self.table_schema, inside, replayed=self.group.replayed)
@@ -510,7 +512,8 @@ class _Decoder:
         for target, value in zip(self.table_schema.data, values, strict=True):
             if target.name in self.table_schema.keys:
                 problems += self._key_problems(target.name, target.type, value)
-        problems += self._partition_problems(values, deletes)
+        if self.table_schema.spec.partition_by:
+            problems += self._partition_problems(values, deletes)
         if not self.table_schema.keys:
             where = mask_of(pc.is_in(op, value_set=pa.array(["U", "D"])))
             reason = "an update or delete in a table without keys"

@@ -246,7 +246,7 @@ def combined(parts: Iterable[Figures], table_schema: TableSchema) -> Figures:
         first_bad=min((p.first_bad for p in parts if p.first_bad is not None), default=None),
         restarts={path: restart for p in reversed(parts) for path, restart in p.restarts.items()},
         forms={column: _least_of_each(parts, column) for column in table_schema.text_sequence},
-        tallies=added([p.tallies for p in parts]),
+        tallies=added([p.tallies for p in parts]) if any(p.tallies for p in parts) else {},
         truncates=tuple(one for p in parts for one in p.truncates),
         **{name: sum(getattr(p, name) for p in parts) for name in ("loads", "erased", *_OF_ROWS)},
     )

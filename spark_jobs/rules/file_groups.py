@@ -86,7 +86,7 @@ class FileGroup:
     def images(self) -> tuple[Column, ...]:
         """Columns of before images that reach the lake, as `type_of` says."""
         prefix = self.dialect.spec.before_image_prefix
-        return tuple(Column(n, self.type_of(n)) for n in self.selection.kept if is_before_image(n, prefix))
+        return tuple(Column(n, self.type_of(n)) for n in self.selection.kept if prefix and is_before_image(n, prefix))
 
     @cached_property
     def data(self) -> tuple[Column, ...]:

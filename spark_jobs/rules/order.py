@@ -321,7 +321,7 @@ def old_key_columns(changes: pa.Table, schema: TableSchema) -> dict[str, pa.Arra
 
 def forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:
     """Mask of forced rows, which apply regardless of their sequence: a boolean, possibly as text."""
-    return by_settings(rows, schema, _forced_rows)
+    return by_settings(rows, schema, _forced_rows) if schema.forces else all_false(rows.num_rows)
 
 
 def _forced_rows(rows: pa.Table, schema: TableSchema) -> np.ndarray:

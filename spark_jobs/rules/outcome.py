@@ -50,9 +50,8 @@ from spark_jobs.rules.fold import (
     with_computed,
     without_prior,
 )
-from spark_jobs.rules.order import forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
+from spark_jobs.rules.order import deleted_by, forced_rows, gddl_fields, orders_of, sample_keys, with_gddl
 from spark_jobs.rules.stored_columns import stored_schema
-from spark_jobs.rules.truncates import by_earlier_truncates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -290,7 +289,10 @@ class _Meeting:
         if self.refolded:
             return all_false(len(self.op))
         forced = _flags(self.net, HAS_FORCED) & ~self._vanished
-        outranked = self._outranked | by_earlier_truncates(self.net, self.schema)
+        outranked = self._outranked
+        # All that the batch has of keys that earlier truncates deleted is late.
+        if earlier := [one for one in self.schema.truncates if one.batch_id != self.schema.batch_id]:
+            outranked = outranked | deleted_by(self.net, earlier, self.schema)
         result: np.ndarray = outranked & (self.op != "R") & ~forced
         return result
 

@@ -162,8 +162,3 @@ def _are_of_source(replica: pa.Table, schema: TableSchema) -> np.ndarray:
 def to_place(schema: TableSchema) -> list[str]:
     """Columns of the replica that `after_truncates` needs."""
     return list(dict.fromkeys([*schema.forcing, *needed(schema)]))
-
-
-def by_earlier_truncates(net: pa.Table, schema: TableSchema) -> np.ndarray:
-    """Net changes that are deletes of truncates of earlier batches: all that the batch has of their keys is late."""
-    return deleted_by(net, [one for one in schema.truncates if one.batch_id != schema.batch_id], schema)

@@ -86,10 +86,12 @@ def _statistics_of(count: int, figures: Mapping[ColumnPath, _Figures], indexed: 
     highs: dict[str, Any] = {}
     stated = {path: figures[path] for path in indexed if path in figures}
     for path, one in stated.items():
-        _put(nulls, path, one.nulls)
-        if one.ends is not None:
-            _put(lows, path, one.ends[0])
-            _put(highs, path, one.ends[1])
+        ends = () if one.ends is None else zip((lows, highs), one.ends, strict=True)
+        for level, value in ((nulls, one.nulls), *ends):
+            parent = level
+            for part in path[:-1]:
+                parent = parent.setdefault(part, {})
+            parent[path[-1]] = value
     is_bounded = all(one.ends is not None for one in stated.values() if one.has_bounds)
     bounds = {"minValues": lows, "maxValues": highs} if is_bounded else {}
     return _json({"numRecords": count, **bounds, "nullCount": nulls})
@@ -154,12 +156,6 @@ def _texts(low: str, high: str) -> tuple[str, str] | None:
             return None
         high = high[:LONGEST] + _LAST
     return low[:LONGEST], high
-
-
-def _put(into: dict[str, Any], path: ColumnPath, value: Any) -> None:
-    for part in path[:-1]:
-        into = into.setdefault(part, {})
-    into[path[-1]] = value
 
 
 def _json(value: Any) -> str:
@@ -511,9 +507,10 @@ class FileWriter:
     def data(self, rows: pa.Table, *, data_change: bool) -> list[Action]:
         """Data files of rows of the table, one for each partition."""
         made: list[Action] = []
-        indexed = without(self.target.indexed, self.target.partition_by)
-        for partition, part in split(self._ordered(rows), self.target.partition_by):
-            path, size = self.write(part, folder(partition))
+        ordered, columns = self._ordered(rows), self.target.partition_by
+        indexed = without(self.target.indexed, columns)
+        for partition, part in split(ordered, columns) if columns else (((), ordered),):
+            path, size = self.write(part, folder(partition) if columns else "")
             figures = statistics(part, indexed)
             made.append(delta_log.add(path, size, partition, now=self.now, data_change=data_change, statistics=figures))
         return made

@@ -64,10 +64,15 @@ class Decoder:
 
     def part(self, group: int, raw: RawGroup) -> tuple[DecodedGroup, Figures]:
         """Changes of some rows of a group, without erased keys, and their figures."""
-        shard = self.table_schema.spec.shard
-        raw = raw_as_named(raw if shard is None else with_shard(raw, shard), self.groups[group])
+        spec = self.table_schema.spec
+        raw = raw if spec.shard is None else with_shard(raw, spec.shard)
+        if spec.rename or spec.derive:
+            raw = raw_as_named(raw, self.groups[group])
         decoded = decode(raw, self.groups[group], self.table_schema, self.stamp)
-        decoded = within_filter(without_truncates(decoded, self.table_schema), self.table_schema)
+        if decoded.truncating is not None:
+            decoded = without_truncates(decoded, self.table_schema)
+        if decoded.outside is not None:
+            decoded = within_filter(decoded, self.table_schema)
         kept, erased = without_erased(decoded, self.table_schema, self.erased)
         return kept, measure(kept, self.table_schema, erased=erased)
 
@@ -94,7 +99,8 @@ class Decoding:
             FatalError: as `plan_batch`; `SHARD_COLUMN_TAKEN`, `CONTROL_COLUMN_MISSING`.
         """
         replayed, files = plan.source == "quarantine", tuple(files)
-        landed = [landed_as_named(group, replayed=replayed) for group in landed]
+        if context.spec.rename or context.spec.derive:
+            landed = [landed_as_named(group, replayed=replayed) for group in landed]
         if context.spec.shard is not None:
             landed = with_shard_column(landed, replayed=replayed)
         stored = context.stored_columns()

@@ -12,6 +12,7 @@ import threading
 import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 from uuid import UUID, uuid4
@@ -37,6 +38,7 @@ _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 
 
+@cache
 def are_known() -> bool:
     """Whether this job has the library of the bitmaps."""
     return find_spec("pyroaring") is not None

@@ -241,10 +241,10 @@ class TableSnapshot:
         types, baseline, row_ids = self.schema.types, self.stored_baseline, self.row_ids
         return tuple(_data_file(path, add, types, baseline, row_ids) for path, add in self.log.files.items())
 
-    @property
+    @cached_property
     def row_ids(self) -> RowIdColumns | None:
         """Columns of the data files with row ids that this engine keeps; None: there are none."""
-        return RowIdColumns.of(self.properties)
+        return RowIdColumns.of(self.properties) if ROW_TRACKING in self.properties else None
 
     @property
     def whole_rows(self) -> pa.Schema:

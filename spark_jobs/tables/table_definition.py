@@ -104,7 +104,7 @@ def _folded(path: ColumnPath) -> ColumnPath:
 
 def _prefixes(leaf: ColumnPath) -> list[ColumnPath]:
     """The leaf and all structs that it is in."""
-    folded = _folded(leaf)
+    folded = tuple(map(str.lower, leaf))
     return [folded[:n] for n in range(1, len(folded) + 1)]
 
 

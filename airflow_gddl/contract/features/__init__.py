@@ -10,10 +10,9 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import cast
 
-from airflow_gddl.contract.basics import FEATURE
 from airflow_gddl.contract.codes import FEATURE_MISSING
 from airflow_gddl.contract.errors import SpecProblem
 from airflow_gddl.contract.extensions import TableKind
@@ -26,7 +25,6 @@ class FeatureDescriptor:
     """What both sides know of a feature.
 
     Attributes:
-        is_used: whether a row uses it.
         check_values: problems of single values of a row, also of defaults.
         check: further problems of a row.
         remedies: by field, remedy for a value of the wrong type.
@@ -39,7 +37,6 @@ class FeatureDescriptor:
         without: what a job without airflow-gddl does not do for a row that uses it, as a sentence.
     """
 
-    is_used: Callable[[TableSpec], bool]
     check_values: Callable[[TableSpec], Iterable[SpecProblem]]
     check: Callable[[TableSpec], Iterable[SpecProblem]]
     remedies: Mapping[str, Callable[[object], str]]
@@ -67,12 +64,12 @@ def features() -> Mapping[str, FeatureDescriptor]:
 
 def used_by(spec: TableSpec) -> Mapping[str, FeatureDescriptor]:
     """Features of this installation that a row uses."""
-    return {name: one for name, one in features().items() if one.is_used(spec)}
+    return {name: one for name, one in features().items() if name in spec.features.values()} if spec.features else {}
 
 
 def properties_of(spec: TableSpec, kind: TableKind) -> dict[str, str]:
     """Properties that the row's features ask for in one of its Delta tables."""
-    return {name: value for one in features().values() for name, value in one.properties(spec, kind).items()}
+    return {name: value for one in used_by(spec).values() for name, value in one.properties(spec, kind).items()}
 
 
 def with_properties(spec: TableSpec) -> TableSpec:
@@ -87,8 +84,8 @@ def folders(lake: str, spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
 
 def lacking(spec: TableSpec) -> Iterator[tuple[str, str]]:
     """Fields that ask for a feature that this installation lacks, each with the feature."""
-    for name, feature in _FIELDS:
-        if getattr(spec, name) and feature not in features():
+    for name, feature in spec.features.items():
+        if feature not in features():
             yield name, feature
 
 
@@ -98,7 +95,3 @@ def missing_features(spec: TableSpec) -> Iterator[SpecProblem]:
         message = f"this installation lacks the feature {feature}"
         remedy = f"install all of airflow-gddl, or drop {name}"
         yield SpecProblem(FEATURE_MISSING, (name,), getattr(spec, name), message, remedy)
-
-
-_FIELDS = tuple((one.name, one.metadata[FEATURE]) for one in fields(TableSpec) if FEATURE in one.metadata)
-"""Fields of features, each with the feature."""

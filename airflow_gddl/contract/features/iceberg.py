@@ -37,10 +37,6 @@ def format_version(spec: TableSpec) -> int:
     return V2 if spec.iceberg is True else int(spec.iceberg)
 
 
-def is_used(spec: TableSpec) -> bool:
-    return bool(spec.iceberg)
-
-
 def value_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     if format_version(spec) not in (0, V2, V3):
         yield SpecProblem(FIELD_VALUE, ("iceberg",), spec.iceberg, "no version of Iceberg's format", _REMEDY)
@@ -88,7 +84,6 @@ def properties(spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
 
 
 FEATURE = FeatureDescriptor(
-    is_used=is_used,
     check_values=value_problems,
     check=problems,
     remedies={"iceberg": lambda _value: _REMEDY},

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, BinaryIO, ClassVar, Literal, Protocol, cast
 
@@ -407,9 +408,13 @@ class Dialect(ABC):
 
     def is_technical(self, column: str) -> bool:
         """Whether the service adds a column of this name."""
-        if column.lower() in lowered(self.commit_times):
-            return True
-        return is_among(column, DIALECTS.get(self.spec.dialect).technical)
+        times, technical = self._added
+        return column.lower() in times or is_among(column, technical)
+
+    @cached_property
+    def _added(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Columns of commit times, in lower case, and what the descriptor names."""
+        return lowered(self.commit_times), DIALECTS.get(self.spec.dialect).technical
 
     @property
     def times(self) -> FileTimes:
@@ -448,7 +453,8 @@ def dialect_of(spec: TableSpec, tier: TierSpec | None = None) -> Dialect:
     """
     descriptor = DIALECTS.get(spec.dialect)
     options = codec.decode(DIALECTS.load(descriptor.options), with_defaults_of_mode(spec))
-    for problem in () if descriptor.check is None else DIALECTS.load(descriptor.check)(spec.options):
+    check = descriptor.check if spec.options else None  # defaults are sound
+    for problem in () if check is None else DIALECTS.load(check)(spec.options):
         raise FatalError(SPEC_INVALID, problem.message, where=f"{spec.table}, {problem.field}", remedy=problem.remedy)
     inflated_bytes = (tier or TierSpec()).inflated_bytes
     dialect = cast("type[Dialect]", DIALECTS.load(descriptor.reading))(spec, options, inflated_bytes)
