@@ -3,8 +3,9 @@
 A claim is put if absent, so of two processes that want the same number one gets it. It is renewed every 15 seconds and
 void 60 seconds after its last renewal, at once when released or when its process is known to be dead. Expiry compares
 the holder's clock with ours: up to 45 seconds of difference do no harm. Beyond that a running holder can be overtaken;
-it then notices at `check`, and a commit that slips through all the same fails on the ledger's put-if-absent. A claim
-from the future, made before a clock was set back, is void if it isn't renewed during one `ttl` in which it is watched.
+it then notices at `check` (a batch from 15 seconds after its claim on), and a commit that slips through all the same
+fails on the put-if-absent of the Delta log or of the ledger. A claim from the future, made before a clock was set back,
+is void if it isn't renewed during one `ttl` in which it is watched.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ def _ticks(pid: int) -> str:
 
 TTL_SECONDS = 60.0
 RENEWAL_SECONDS = 15.0
+YOUNG_SECONDS = 15.0
+"""In this time no other run finds a new claim void, even if its clock is 45 seconds ahead."""
 _LONGEST_TTL_SECONDS = 3600.0
 _FURTHEST_AHEAD = timedelta(days=1)
 """What a clock may be set back by; a claim from later on is no run's."""
@@ -160,12 +163,16 @@ class ClaimDocument:
 class Claim:
     """A held claim; a context manager that releases it. Made by `acquire`."""
 
-    def __init__(self, claims: _Claims, number: int, document: ClaimDocument, listed: frozenset[str]) -> None:
+    def __init__(
+        self, claims: _Claims, number: int, document: ClaimDocument, listed: frozenset[str], began: float
+    ) -> None:
         """
         Args:
             listed: see `listed`.
+            began: by the monotonic clock, before the document was made.
         """
         self._claims, self._number, self._document = claims, number, document
+        self._first, self._began = document, began
         self.listed = listed
         """Names below the table's state folder when the claim was confirmed; claims among them."""
         self._write = threading.Lock()
@@ -208,7 +215,7 @@ class Claim:
                 try:
                     there = claims.take(number + 1, mine)
                     if there is not None:
-                        return cls(claims, number + 1, mine, there)
+                        return cls(claims, number + 1, mine, there, began)
                 except GddlError:  # the claim may be there all the same
                     _in_background(partial(claims.withdraw, number + 1, mine))
                     raise
@@ -229,6 +236,11 @@ class Claim:
             newer = max(self._claims.numbers(), default=self._number)
             what = f"run {self._document.run_id!r} lost the table to claim {newer}, being silent for too long"
             raise RetriableError(CLAIM_LOST, what, where=self._claims.folder, remedy="run again; nothing is lost")
+
+    def check_unless_young(self) -> None:
+        """`check`; reads nothing in the first `YOUNG_SECONDS` of the claim, in which no run can have taken over."""
+        if max(time.monotonic() - self._began, self._first.age(self._claims.clock())) >= YOUNG_SECONDS:
+            self.check()
 
     def release(self) -> None:
         """Release the claim; idempotent."""

@@ -121,6 +121,16 @@ def test_claim_of_another_host_holds_until_it_expires(root: str) -> None:
     claim.release()
 
 
+def test_a_young_claim_is_not_read(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = take(root, "far")
+    rewrite(root, 1, elsewhere(document(root, 1), 61))
+    with take(root):
+        claim.check_unless_young()
+        monkeypatch.setattr(claims, "YOUNG_SECONDS", 0.0)
+        with pytest.raises(RetriableError, match="CLAIM_LOST"):
+            claim.check_unless_young()
+
+
 def test_waiting_ends_when_the_holder_does(root: str) -> None:
     holder = take(root)
     begun = time.monotonic()
