@@ -31,8 +31,7 @@ BATCH = (
     "GET tombstones/_delta_log/N.json",
     "GET tombstones/_delta_log/N.json",
     "PUT ledger/plan.json",
-    "GET landing/F.parquet",  # columns and types
-    "GET landing/F.parquet",  # rows
+    "GET landing/F.parquet",
     "LIST erased/",  # keys that must not be loaded again
     "PUT changes/F.parquet",
     "PUT changes/_delta_log/N.json",
