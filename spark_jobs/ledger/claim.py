@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -34,7 +34,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.codes import CLAIM_DAMAGED, CLAIM_LOST, TABLE_BUSY
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage, read_if_there
+from airflow_gddl.stores import Storage, StoredObject, read_if_there
 
 
 def is_linux() -> bool:
@@ -111,6 +111,8 @@ _LAST = 10**_DIGITS - 1
 _LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
+Listing = Mapping[str, StoredObject | None]
+"""Names below a state folder, and each as it was listed; None: it was written here since."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +190,7 @@ class Claim:
         run_id: str,
         clock: Clock,
         wait_seconds: float = 0.0,
-        listed: Iterable[str] | None = None,
+        listed: Listing | None = None,
     ) -> Claim:
         """Claim the table whose state folder is `root`.
 
@@ -196,7 +198,7 @@ class Claim:
             clock: aware times; compared with other holders' clocks.
             wait_seconds: seconds to wait for an active holder; 0: don't wait, but that a claim whose
                 renewal lies in the future is watched for its time to live.
-            listed: names below `root` as they were listed just now; None: they are listed.
+            listed: names below `root` as they were listed before; None: they are listed.
 
         Raises:
             RetriableError: `TABLE_BUSY`, naming the holder.
@@ -206,14 +208,17 @@ class Claim:
         me = ProcessIdentity.current()
         began, first = time.monotonic(), None
         while True:
-            number, holder = claims.highest(listed)
+            number, holder, tag = claims.highest(listed)
+            # Released before it was listed, so that what else was listed is still right if nobody comes between.
+            was = None if listed is None or holder is None else listed.get(claims.name(number))
+            known = listed if was is not None and was.etag == tag and holder and holder.released else None
             listed, first = None, first or (number, holder)
             # A living holder of a claim from the future renews it.
             is_silent = holder is not None and holder.is_ahead(clock()) and (number, holder) == first
             if holder is None or holder.is_void(clock(), me) or (is_silent and time.monotonic() - began > holder.ttl):
                 mine = claims.document(run_id, me)
                 try:
-                    there = claims.take(number + 1, mine)
+                    there = claims.take(number + 1, mine, known)
                     if there is not None:
                         return cls(claims, number + 1, mine, there, began)
                 except GddlError:  # the claim may be there all the same
@@ -315,14 +320,17 @@ class _Claims:
     def document(self, run_id: str, me: ProcessIdentity) -> ClaimDocument:
         return ClaimDocument(run_id=run_id, token=uuid.uuid4().hex, process=me, renewed_at=self.now(), ttl=TTL_SECONDS)
 
+    def name(self, number: int) -> str:
+        return f"{_FOLDER}/{number:020d}.json"
+
     def path(self, number: int) -> str:
-        return join(self.folder, f"{number:020d}.json")
+        return join(self.root, self.name(number))
 
     def numbers(self) -> list[int]:
         return _numbers_in(self.folder, (item.name for item in self.storage.list(self.folder)))
 
-    def highest(self, listed: Iterable[str] | None = None) -> tuple[int, ClaimDocument | None]:
-        """Number and document of the holder; 0 and None when there is none.
+    def highest(self, listed: Iterable[str] | None = None) -> tuple[int, ClaimDocument | None, str]:
+        """Number, document and tag of the holder; 0 and None when there is none.
 
         Args:
             listed: see `Claim.acquire`.
@@ -331,16 +339,19 @@ class _Claims:
         while True:
             number = max(numbers, default=0)
             if number == 0:
-                return 0, None
+                return 0, None, ""
             try:
-                data = self.storage.read(self.path(number))
+                data, tag = self.storage.read_tagged(self.path(number))
             except FileNotFoundError:  # removed by its successor meanwhile
                 numbers = self.numbers()
                 continue
-            return number, self._decode(number, data)
+            return number, self._decode(number, data), tag.strip('"')
 
-    def take(self, number: int, document: ClaimDocument) -> frozenset[str] | None:
+    def take(self, number: int, document: ClaimDocument, known: Listing | None) -> frozenset[str] | None:
         """Claim `number` and remove superseded claims; None when another run was faster.
+
+        Args:
+            known: names below the state folder that are right unless `number` was used before; None: they are listed.
 
         Returns:
             names below the state folder.
@@ -348,8 +359,11 @@ class _Claims:
         path = self.path(number)
         if not self.storage.create_once(path, codec.to_document(document).encode()):
             return None
-        # The number may have been used and cleaned up while we read the listing: then a higher one holds.
-        there = frozenset(item.name for item in self.storage.list(self.root))
+        # The number may have been used and cleaned up while we read the listing: then a higher one holds, and the
+        # claim before is gone, or was brought back.
+        if known is None or not self._is_unchanged(number - 1, known):
+            known = {item.name: item for item in self.storage.list(self.root)}
+        there = frozenset(known)
         numbers = _numbers_in(self.folder, _claims_of(there))
         if max(numbers, default=number) > number:
             self.storage.delete(path)
@@ -358,6 +372,11 @@ class _Claims:
             if old < number:
                 self.storage.delete(self.path(old))
         return there
+
+    def _is_unchanged(self, number: int, known: Listing) -> bool:
+        """Whether a claim was not written since it was listed; the time of one object may be less precise."""
+        was, now = known[self.name(number)], self.storage.stat(self.path(number))
+        return was is not None and now is not None and was.etag == now.etag and abs(was.modified - now.modified) < 1
 
     def is_highest(self, number: int, token: str) -> bool:
         """Whether this claim, of this token, holds."""
