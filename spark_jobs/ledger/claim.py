@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -106,7 +106,7 @@ _POLL_SECONDS = 0.5
 RELEASE_RETRY_SECONDS = 1.0
 _DIGITS = 20
 _FOLDER = "claims"
-_NAME = re.compile(r"([0-9]+)\.json")
+_NAME = re.compile(r"claims/([0-9]+)\.json")
 _LAST = 10**_DIGITS - 1
 _LOG = logging.getLogger(__name__)
 
@@ -208,10 +208,8 @@ class Claim:
         me = ProcessIdentity.current()
         began, first = time.monotonic(), None
         while True:
-            number, holder, tag = claims.highest(listed)
-            # Released before it was listed, so that what else was listed is still right if nobody comes between.
-            was = None if listed is None or holder is None else listed.get(claims.name(number))
-            known = listed if was is not None and was.etag == tag and holder and holder.released else None
+            number, holder = claims.highest(listed)
+            known = listed if holder is not None and holder.released else None
             listed, first = None, first or (number, holder)
             # A living holder of a claim from the future renews it.
             is_silent = holder is not None and holder.is_ahead(clock()) and (number, holder) == first
@@ -327,31 +325,32 @@ class _Claims:
         return join(self.root, self.name(number))
 
     def numbers(self) -> list[int]:
-        return _numbers_in(self.folder, (item.name for item in self.storage.list(self.folder)))
+        return _numbers_in(self.root, (f"{_FOLDER}/{item.name}" for item in self.storage.list(self.folder)))
 
-    def highest(self, listed: Iterable[str] | None = None) -> tuple[int, ClaimDocument | None, str]:
-        """Number, document and tag of the holder; 0 and None when there is none.
+    def highest(self, listed: Iterable[str] | None = None) -> tuple[int, ClaimDocument | None]:
+        """Number and document of the holder; 0 and None when there is none.
 
         Args:
             listed: see `Claim.acquire`.
         """
-        numbers = self.numbers() if listed is None else _numbers_in(self.folder, _claims_of(listed))
+        numbers = self.numbers() if listed is None else _numbers_in(self.root, listed)
         while True:
             number = max(numbers, default=0)
             if number == 0:
-                return 0, None, ""
+                return 0, None
             try:
-                data, tag = self.storage.read_tagged(self.path(number))
+                data = self.storage.read(self.path(number))
             except FileNotFoundError:  # removed by its successor meanwhile
                 numbers = self.numbers()
                 continue
-            return number, self._decode(number, data), tag.strip('"')
+            return number, self._decode(number, data)
 
     def take(self, number: int, document: ClaimDocument, known: Listing | None) -> frozenset[str] | None:
         """Claim `number` and remove superseded claims; None when another run was faster.
 
         Args:
-            known: names below the state folder that are right unless `number` was used before; None: they are listed.
+            known: names below the state folder, listed before the claim before was read, which was released; None:
+                they are listed.
 
         Returns:
             names below the state folder.
@@ -360,11 +359,11 @@ class _Claims:
         if not self.storage.create_once(path, codec.to_document(document).encode()):
             return None
         # The number may have been used and cleaned up while we read the listing: then a higher one holds, and the
-        # claim before is gone, or was brought back.
+        # claim before is gone, or was brought back. Else that was released when it was listed: no run came since.
         if known is None or not self._is_unchanged(number - 1, known):
             known = {item.name: item for item in self.storage.list(self.root)}
         there = frozenset(known)
-        numbers = _numbers_in(self.folder, _claims_of(there))
+        numbers = _numbers_in(self.root, there)
         if max(numbers, default=number) > number:
             self.storage.delete(path)
             return None
@@ -375,7 +374,7 @@ class _Claims:
 
     def _is_unchanged(self, number: int, known: Listing) -> bool:
         """Whether a claim was not written since it was listed; the time of one object may be less precise."""
-        was, now = known[self.name(number)], self.storage.stat(self.path(number))
+        was, now = known.get(self.name(number)), self.storage.stat(self.path(number))
         return was is not None and now is not None and was.etag == now.etag and abs(was.modified - now.modified) < 1
 
     def is_highest(self, number: int, token: str) -> bool:
@@ -437,24 +436,18 @@ def _is_of(data: bytes, token: str) -> bool:
     return False
 
 
-def _claims_of(listed: Iterable[str]) -> Iterator[str]:
-    """Names of claims among those below a state folder."""
-    return (name.removeprefix(f"{_FOLDER}/") for name in listed if name.startswith(f"{_FOLDER}/"))
-
-
-def _numbers_in(folder: str, names: Iterable[str]) -> list[int]:
-    """Numbers of claims by their names; other files are passed over.
+def _numbers_in(root: str, names: Iterable[str]) -> list[int]:
+    """Numbers of claims among names below a state folder; other files are passed over.
 
     Raises:
         FatalError: `CLAIM_DAMAGED` for a number that no run gives, or that none can follow.
     """
     numbers = []
     for name in names:
-        match = _NAME.fullmatch(name.rpartition("/")[2])
-        if match is None:
+        if (match := _NAME.fullmatch(name)) is None:
             continue
         if len(match[1]) != _DIGITS or int(match[1]) == _LAST:
-            raise _damaged(join(folder, name), f"no run makes a claim of number {match[1]}")
+            raise _damaged(join(root, name), f"no run makes a claim of number {match[1]}")
         numbers.append(int(match[1]))
     return numbers
 

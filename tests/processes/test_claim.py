@@ -153,8 +153,8 @@ class Watched(Storage):
         super().__init__()
         self.read_once = threading.Event()
 
-    def read_tagged(self, path: str) -> tuple[bytes, str]:
-        found = super().read_tagged(path)
+    def read(self, path: str) -> bytes:
+        found = super().read(path)
         self.read_once.set()
         return found
 
