@@ -165,16 +165,9 @@ class ClaimDocument:
 class Claim:
     """A held claim; a context manager that releases it. Made by `acquire`."""
 
-    def __init__(
-        self, claims: _Claims, number: int, document: ClaimDocument, listed: frozenset[str], began: float
-    ) -> None:
-        """
-        Args:
-            listed: see `listed`.
-            began: by the monotonic clock, before the document was made.
-        """
+    def __init__(self, claims: _Claims, number: int, document: ClaimDocument, listed: frozenset[str]) -> None:
         self._claims, self._number, self._document = claims, number, document
-        self._first, self._began = document, began
+        self._first = document
         self.listed = listed
         """Names below the table's state folder when the claim was confirmed; claims among them."""
         self._write = threading.Lock()
@@ -218,7 +211,7 @@ class Claim:
                 try:
                     there = claims.take(number + 1, mine, known)
                     if there is not None:
-                        return cls(claims, number + 1, mine, there, began)
+                        return cls(claims, number + 1, mine, there)
                 except GddlError:  # the claim may be there all the same
                     _in_background(partial(claims.withdraw, number + 1, mine))
                     raise
@@ -242,7 +235,7 @@ class Claim:
 
     def check_unless_young(self) -> None:
         """`check`; reads nothing in the first `YOUNG_SECONDS` of the claim, in which no run can have taken over."""
-        if max(time.monotonic() - self._began, self._first.age(self._claims.clock())) >= YOUNG_SECONDS:
+        if not 0 <= self._first.age(self._claims.clock()) < YOUNG_SECONDS:
             self.check()
 
     def release(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from airflow_gddl.contract.file_names import FileFormat
@@ -38,18 +39,18 @@ def content_of(stream: BinaryIO, file: PlannedFile) -> str:
     return "" if md5.hexdigest() == tag.removeprefix(_TAG) else seen
 
 
+@dataclass(frozen=True)
 class ReadOnce:
     """Reads each file whole when it is opened first, and keeps what it has read."""
 
-    def __init__(self, storage: InputOpener) -> None:
-        self._storage = storage
-        self._contents: dict[str, bytes] = {}
+    storage: InputOpener
+    contents: dict[str, bytes] = field(default_factory=dict)
 
     def open_input(self, path: str) -> BinaryIO:
-        if path not in self._contents:
-            with self._storage.open_input(path) as stream:
-                self._contents[path] = stream.read()
-        return io.BytesIO(self._contents[path])
+        if path not in self.contents:
+            with self.storage.open_input(path) as stream:
+                self.contents[path] = stream.read()
+        return io.BytesIO(self.contents[path])
 
 
 def has_content(storage: Storage, file: LandedFile, known: FileEntry) -> bool | None:
