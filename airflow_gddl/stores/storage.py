@@ -254,8 +254,7 @@ class Storage:
         Raises:
             FileNotFoundError: it has vanished, or was written again since it was listed.
         """
-        now = self.stat(file.path)
-        if now is None or now.etag != file.etag:
+        if not self._is_unchanged(file):
             raise FileNotFoundError(errno.ENOENT, "written again since it was listed", file.path)
 
     def is_as_listed(self, file: HasEtag, fingerprint: str) -> bool:
@@ -263,8 +262,9 @@ class Storage:
 
         Not asked of stores whose tags are digests of whole objects: what was read under a tag has its content.
         """
-        if not fingerprint.startswith(_OF_BYTES):
-            return True
+        return not fingerprint.startswith(_OF_BYTES) or self._is_unchanged(file)
+
+    def _is_unchanged(self, file: HasEtag) -> bool:
         now = self.stat(file.path)
         return now is not None and now.etag == file.etag
 

@@ -90,7 +90,7 @@ def start(table: TableSession, batch: Batch) -> None:
     """Write the plan of a batch, unless an earlier run has."""
     table.run.go_on()
     if not batch.resumed:
-        table.claim.check()
+        table.claim.check_unless_young()
         table.ledger.write_plan(batch.plan)
     table.run.report("plan", batch.plan.number)
 

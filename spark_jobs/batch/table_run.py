@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
@@ -62,7 +62,7 @@ class _OpenedLedger:
     """
 
     ledger: Ledger | None = None
-    listed: frozenset[str] | None = None
+    listed: Iterable[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +325,7 @@ class TableRun:
         """The table's: its Delta tables have one writer, whichever shard is processed."""
         state = self._state_of_table if self.shard else self.layout.state
         ledger = None if self.shard else self._opened.ledger
-        known, job = None if ledger is None else ledger.names, self.job
+        known, job = None if ledger is None else ledger.listing, self.job
         claim = Claim.acquire(
             self.runtime.storage, state, job.run_id, self.runtime.clock, job.options.wait_seconds, known
         )
@@ -333,7 +333,7 @@ class TableRun:
             self.reuse_listing(claim.listed)
         return claim
 
-    def reuse_listing(self, names: frozenset[str]) -> None:
+    def reuse_listing(self, names: Iterable[str]) -> None:
         """Let the next `ledger` take these names below its root for a listing: they were listed just now."""
         self._opened.listed = names
 

@@ -278,7 +278,7 @@ def _taken(run: TableRun, totals: RunTotals, ledger: Ledger, plans: Sequence[Bat
     if source is not None and not plans and takes_stream(run, ledger.state):
         return run_streamed(run, source, totals)
     if not run.spec.shards:
-        run.reuse_listing(ledger.names)
+        run.reuse_listing(ledger.listing)
     return run_table(run, totals)
 
 

@@ -3,8 +3,9 @@
 A claim is put if absent, so of two processes that want the same number one gets it. It is renewed every 15 seconds and
 void 60 seconds after its last renewal, at once when released or when its process is known to be dead. Expiry compares
 the holder's clock with ours: up to 45 seconds of difference do no harm. Beyond that a running holder can be overtaken;
-it then notices at `check`, and a commit that slips through all the same fails on the ledger's put-if-absent. A claim
-from the future, made before a clock was set back, is void if it isn't renewed during one `ttl` in which it is watched.
+it then notices at `check` (a batch from 15 seconds after its claim on), and a commit that slips through all the same
+fails on the put-if-absent of the Delta log or of the ledger. A claim from the future, made before a clock was set back,
+is void if it isn't renewed during one `ttl` in which it is watched.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -33,7 +34,7 @@ from airflow_gddl.contract import codec
 from airflow_gddl.contract.codes import CLAIM_DAMAGED, CLAIM_LOST, TABLE_BUSY
 from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.layout import join
-from airflow_gddl.stores import Storage, read_if_there
+from airflow_gddl.stores import Storage, StoredObject, read_if_there
 
 
 def is_linux() -> bool:
@@ -96,6 +97,8 @@ def _ticks(pid: int) -> str:
 
 TTL_SECONDS = 60.0
 RENEWAL_SECONDS = 15.0
+YOUNG_SECONDS = 15.0
+"""In this time no other run finds a new claim void, even if its clock is 45 seconds ahead."""
 _LONGEST_TTL_SECONDS = 3600.0
 _FURTHEST_AHEAD = timedelta(days=1)
 """What a clock may be set back by; a claim from later on is no run's."""
@@ -103,11 +106,13 @@ _POLL_SECONDS = 0.5
 RELEASE_RETRY_SECONDS = 1.0
 _DIGITS = 20
 _FOLDER = "claims"
-_NAME = re.compile(r"([0-9]+)\.json")
+_NAME = re.compile(r"claims/([0-9]+)\.json")
 _LAST = 10**_DIGITS - 1
 _LOG = logging.getLogger(__name__)
 
 Clock = Callable[[], datetime]
+Listing = Mapping[str, StoredObject | None]
+"""Names below a state folder, and each as it was listed; None: it was written here since."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,11 +166,8 @@ class Claim:
     """A held claim; a context manager that releases it. Made by `acquire`."""
 
     def __init__(self, claims: _Claims, number: int, document: ClaimDocument, listed: frozenset[str]) -> None:
-        """
-        Args:
-            listed: see `listed`.
-        """
         self._claims, self._number, self._document = claims, number, document
+        self._first = document
         self.listed = listed
         """Names below the table's state folder when the claim was confirmed; claims among them."""
         self._write = threading.Lock()
@@ -181,7 +183,7 @@ class Claim:
         run_id: str,
         clock: Clock,
         wait_seconds: float = 0.0,
-        listed: Iterable[str] | None = None,
+        listed: Listing | None = None,
     ) -> Claim:
         """Claim the table whose state folder is `root`.
 
@@ -189,7 +191,7 @@ class Claim:
             clock: aware times; compared with other holders' clocks.
             wait_seconds: seconds to wait for an active holder; 0: don't wait, but that a claim whose
                 renewal lies in the future is watched for its time to live.
-            listed: names below `root` as they were listed just now; None: they are listed.
+            listed: names below `root` as they were listed before; None: they are listed.
 
         Raises:
             RetriableError: `TABLE_BUSY`, naming the holder.
@@ -200,13 +202,14 @@ class Claim:
         began, first = time.monotonic(), None
         while True:
             number, holder = claims.highest(listed)
+            known = listed if holder is not None and holder.released else None
             listed, first = None, first or (number, holder)
             # A living holder of a claim from the future renews it.
             is_silent = holder is not None and holder.is_ahead(clock()) and (number, holder) == first
             if holder is None or holder.is_void(clock(), me) or (is_silent and time.monotonic() - began > holder.ttl):
                 mine = claims.document(run_id, me)
                 try:
-                    there = claims.take(number + 1, mine)
+                    there = claims.take(number + 1, mine, known)
                     if there is not None:
                         return cls(claims, number + 1, mine, there)
                 except GddlError:  # the claim may be there all the same
@@ -229,6 +232,11 @@ class Claim:
             newer = max(self._claims.numbers(), default=self._number)
             what = f"run {self._document.run_id!r} lost the table to claim {newer}, being silent for too long"
             raise RetriableError(CLAIM_LOST, what, where=self._claims.folder, remedy="run again; nothing is lost")
+
+    def check_unless_young(self) -> None:
+        """`check`; reads nothing in the first `YOUNG_SECONDS` of the claim, in which no run can have taken over."""
+        if not 0 <= self._first.age(self._claims.clock()) < YOUNG_SECONDS:
+            self.check()
 
     def release(self) -> None:
         """Release the claim; idempotent."""
@@ -303,11 +311,14 @@ class _Claims:
     def document(self, run_id: str, me: ProcessIdentity) -> ClaimDocument:
         return ClaimDocument(run_id=run_id, token=uuid.uuid4().hex, process=me, renewed_at=self.now(), ttl=TTL_SECONDS)
 
+    def name(self, number: int) -> str:
+        return f"{_FOLDER}/{number:020d}.json"
+
     def path(self, number: int) -> str:
-        return join(self.folder, f"{number:020d}.json")
+        return join(self.root, self.name(number))
 
     def numbers(self) -> list[int]:
-        return _numbers_in(self.folder, (item.name for item in self.storage.list(self.folder)))
+        return _numbers_in(self.root, (f"{_FOLDER}/{item.name}" for item in self.storage.list(self.folder)))
 
     def highest(self, listed: Iterable[str] | None = None) -> tuple[int, ClaimDocument | None]:
         """Number and document of the holder; 0 and None when there is none.
@@ -315,7 +326,7 @@ class _Claims:
         Args:
             listed: see `Claim.acquire`.
         """
-        numbers = self.numbers() if listed is None else _numbers_in(self.folder, _claims_of(listed))
+        numbers = self.numbers() if listed is None else _numbers_in(self.root, listed)
         while True:
             number = max(numbers, default=0)
             if number == 0:
@@ -327,8 +338,12 @@ class _Claims:
                 continue
             return number, self._decode(number, data)
 
-    def take(self, number: int, document: ClaimDocument) -> frozenset[str] | None:
+    def take(self, number: int, document: ClaimDocument, known: Listing | None) -> frozenset[str] | None:
         """Claim `number` and remove superseded claims; None when another run was faster.
+
+        Args:
+            known: names below the state folder, listed before the claim before was read, which was released; None:
+                they are listed.
 
         Returns:
             names below the state folder.
@@ -336,9 +351,12 @@ class _Claims:
         path = self.path(number)
         if not self.storage.create_once(path, codec.to_document(document).encode()):
             return None
-        # The number may have been used and cleaned up while we read the listing: then a higher one holds.
-        there = frozenset(item.name for item in self.storage.list(self.root))
-        numbers = _numbers_in(self.folder, _claims_of(there))
+        # The number may have been used and cleaned up while we read the listing: then a higher one holds, and the
+        # claim before is gone, or was brought back. Else that was released when it was listed: no run came since.
+        if known is None or not self._is_unchanged(number - 1, known):
+            known = {item.name: item for item in self.storage.list(self.root)}
+        there = frozenset(known)
+        numbers = _numbers_in(self.root, there)
         if max(numbers, default=number) > number:
             self.storage.delete(path)
             return None
@@ -346,6 +364,11 @@ class _Claims:
             if old < number:
                 self.storage.delete(self.path(old))
         return there
+
+    def _is_unchanged(self, number: int, known: Listing) -> bool:
+        """Whether a claim was not written since it was listed; the time of one object may be less precise."""
+        was, now = known.get(self.name(number)), self.storage.stat(self.path(number))
+        return was is not None and now is not None and was.etag == now.etag and abs(was.modified - now.modified) < 1
 
     def is_highest(self, number: int, token: str) -> bool:
         """Whether this claim, of this token, holds."""
@@ -406,24 +429,18 @@ def _is_of(data: bytes, token: str) -> bool:
     return False
 
 
-def _claims_of(listed: Iterable[str]) -> Iterator[str]:
-    """Names of claims among those below a state folder."""
-    return (name.removeprefix(f"{_FOLDER}/") for name in listed if name.startswith(f"{_FOLDER}/"))
-
-
-def _numbers_in(folder: str, names: Iterable[str]) -> list[int]:
-    """Numbers of claims by their names; other files are passed over.
+def _numbers_in(root: str, names: Iterable[str]) -> list[int]:
+    """Numbers of claims among names below a state folder; other files are passed over.
 
     Raises:
         FatalError: `CLAIM_DAMAGED` for a number that no run gives, or that none can follow.
     """
     numbers = []
     for name in names:
-        match = _NAME.fullmatch(name.rpartition("/")[2])
-        if match is None:
+        if (match := _NAME.fullmatch(name)) is None:
             continue
         if len(match[1]) != _DIGITS or int(match[1]) == _LAST:
-            raise _damaged(join(folder, name), f"no run makes a claim of number {match[1]}")
+            raise _damaged(join(root, name), f"no run makes a claim of number {match[1]}")
         numbers.append(int(match[1]))
     return numbers
 

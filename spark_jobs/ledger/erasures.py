@@ -129,7 +129,7 @@ class ErasureRegister:
 
     def hashes(self) -> frozenset[str]:
         """Hashes of the erased keys; needs no salt."""
-        names = [file.path.rpartition("/")[2] for file in self.storage.list(self.root)]
+        names = (file.name for file in self.storage.list(self.root))
         return frozenset(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def salted(self) -> ErasedKeys:
@@ -199,8 +199,7 @@ class ErasureRegister:
         """While other tables have erasures, a new salt would hide the loss of theirs and admit erased keys."""
         folder = self.salt_path.rpartition("/")[0]
         for file in self.storage.list(folder):
-            name = file.path.rpartition("/")[2]
-            if name.endswith(".json") and name != _KEYED_BY:
+            if file.name.endswith(".json"):
                 raise self._salt_gone(file.name.rpartition("/")[0].replace("/", "."))
 
     def _salt_gone(self, table: str) -> FatalError:

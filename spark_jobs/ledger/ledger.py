@@ -15,7 +15,7 @@ from airflow_gddl.contract.codes import LEDGER_CONFLICT
 from airflow_gddl.contract.errors import GddlError, RetriableError
 from airflow_gddl.contract.file_names import FileKind
 from airflow_gddl.contract.layout import SHARDS, join
-from airflow_gddl.stores import Storage, read_if_there
+from airflow_gddl.stores import Storage, StoredObject, read_if_there
 from spark_jobs.ledger.commit_files import (
     Archive,
     CommitFile,
@@ -143,6 +143,7 @@ class Ledger:
     def __init__(self, storage: Storage, root: str) -> None:
         self._storage, self._root = storage, root
         self._names: set[str] = set()
+        self._listed: Mapping[str, StoredObject] = {}
         self._segments = Segments(storage, root)
         self._aging = FileAging()
         self._rows: Rows | None = None
@@ -165,9 +166,9 @@ class Ledger:
         return ledger
 
     @property
-    def names(self) -> frozenset[str]:
-        """Names below the ledger's root, as listed last."""
-        return frozenset(self._names)
+    def listing(self) -> Mapping[str, StoredObject | None]:
+        """Names below the ledger's root, and each as it was listed last; None: it was not."""
+        return {name: self._listed.get(name) for name in self._names}
 
     def look_again(self, listed: Iterable[str] | None = None) -> None:
         """Read what others have written since.
@@ -175,7 +176,9 @@ class Ledger:
         Args:
             listed: names below the ledger's root, as listed just now; None: they are listed.
         """
-        names = {file.name for file in self._storage.list(self._root)} if listed is None else set(listed)
+        if listed is None:
+            listed = self._listed = {file.name: file for file in self._storage.list(self._root)}
+        names = set(listed)
         newest = _newest_commit(names)
         if newest != _newest_commit(self._names):
             self._newest, self._rows = self._read_commit(newest), None

@@ -19,10 +19,9 @@ from airflow_gddl.contract.codes import FILE_TOO_LARGE
 from airflow_gddl.contract.errors import QuarantinableError
 from airflow_gddl.contract.extensions import DmsOptions
 from airflow_gddl.contract.sql_types import parse_type, unsupported_part
-from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import GZIP_MAGIC, Inflating
 from spark_jobs.rooms.dialects.probe import reading
-from spark_jobs.rooms.dialects.protocol import Probed, RowRange, Unreadable
+from spark_jobs.rooms.dialects.protocol import InputOpener, Probed, RowRange, Unreadable
 from spark_jobs.rules.arrays import (
     TextOverflowError,
     all_false,
@@ -165,7 +164,7 @@ class FileRows:
     empty_texts: int = 0
 
 
-def read_file(storage: Storage, probed: Probed, part: range | None = None) -> FileRows | Unreadable:
+def read_file(storage: InputOpener, probed: Probed, part: range | None = None) -> FileRows | Unreadable:
     """A file, or why it can't be read.
 
     Args:
@@ -187,7 +186,7 @@ def read_file(storage: Storage, probed: Probed, part: range | None = None) -> Fi
         return Unreadable(file, FILE_TOO_LARGE, too_large)
 
 
-def _rows(storage: Storage, probed: Probed, part: range | None) -> FileRows:
+def _rows(storage: InputOpener, probed: Probed, part: range | None) -> FileRows:
     if probed.table is not None:
         return _columns(probed.table, probed)
     with storage.open_input(probed.file.path) as stream:

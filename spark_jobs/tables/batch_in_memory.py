@@ -14,10 +14,20 @@ import pyarrow.types as pt
 from airflow_gddl.contract.errors import GddlError, QuarantinableError
 from airflow_gddl.contract.result import MainCounts, Warnings
 from airflow_gddl.contract.sql_types import SqlType, StructType, parse_type
+from airflow_gddl.stores.readers import READ_AHEAD
 from spark_jobs.plan.planned_batch import BatchPlan, GenerationFloor, TableState
 from spark_jobs.plan.table_schema import GDDL, TableSchema
+from spark_jobs.rooms.dialects.contents import ReadOnce
 from spark_jobs.rooms.dialects.probe import probe_all, reading
-from spark_jobs.rooms.dialects.protocol import Probed, Unreadable, begin_a_table, groups, that_wait, with_keys
+from spark_jobs.rooms.dialects.protocol import (
+    InputOpener,
+    Probed,
+    Unreadable,
+    begin_a_table,
+    groups,
+    that_wait,
+    with_keys,
+)
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.arrays import by_name
 from spark_jobs.rules.decode import DecodedGroup, Stamp, are_deletes
@@ -83,10 +93,13 @@ class WholeBatchReader:
         return (self._decode_records(errors), ()) if self.plan.source == "quarantine" else self._decode_files()
 
     def _decode_files(self) -> tuple[WholeBatch | None, tuple[Unreadable, ...]]:
-        probed, unreadable = probe_all(self.context.storage, self.plan.files, self.context.dialect)
+        storage: InputOpener = self.context.storage
+        if self.plan.size <= READ_AHEAD:
+            storage = ReadOnce(storage)
+        probed, unreadable = probe_all(storage, self.plan.files, self.context.dialect)
         probed, keyless = with_keys(probed, self.context.spec, is_new=self.state.keys is None)
         unreadable = (*unreadable, *keyless)
-        read = self._read(probed)
+        read = self._read(storage, probed)
         bad = tuple(r for r in read.values() if isinstance(r, Unreadable))
         readable = {path: r for path, r in read.items() if isinstance(r, FileRows)}
         unreadable = (*unreadable, *bad)
@@ -104,12 +117,12 @@ class WholeBatchReader:
         good = [p for p in files if p.file.path not in {u.file.path for u in damaged}]
         return (self._decode_all(good, readable) if good else None), (*unreadable, *damaged)
 
-    def _read(self, probed: Sequence[Probed]) -> dict[str, FileRows | Unreadable]:
+    def _read(self, storage: InputOpener, probed: Sequence[Probed]) -> dict[str, FileRows | Unreadable]:
         """By path; repeated values make rows of many times the size of their file."""
         read: dict[str, FileRows | Unreadable] = {}
         size = 0
         for one in probed:
-            rows = read[one.file.path] = read_file(self.context.storage, one)
+            rows = read[one.file.path] = read_file(storage, one)
             size += sum(column.nbytes for column in rows.columns) if isinstance(rows, FileRows) else 0
             if self.most_bytes is not None and size > self.most_bytes:
                 raise MemoryError(f"the batch has more than {self.most_bytes} bytes in memory")

@@ -341,8 +341,7 @@ class DeltaCommits:
 
     def exists(self, table: str) -> bool:
         """Whether the table exists: its log has a commit or a checkpoint."""
-        files = self.storage.list(join(table, "_delta_log"))
-        return any(_STATED.fullmatch(item.path.rsplit("/", 1)[-1]) for item in files)
+        return any(_STATED.fullmatch(item.name) for item in self.storage.list(join(table, "_delta_log")))
 
     def version(self, table: str) -> int | None:
         """The newest version; None when there is no table."""
@@ -352,7 +351,7 @@ class DeltaCommits:
         """Commits after a version, oldest first; None where the log lacks that commit and all later ones."""
         log, commits, has_commits = join(table, "_delta_log"), [], False
         for item in self.storage.list(log, f"{version:020d}"):
-            match = COMMIT.fullmatch(item.path.rsplit("/", 1)[-1])
+            match = COMMIT.fullmatch(item.name)
             has_commits = has_commits or match is not None
             if match and int(match[1]) > version:
                 commits.append(commit_of(int(match[1]), self.storage.read(item.path)))
@@ -385,8 +384,7 @@ class DeltaCommits:
         first = self._checkpoint(log) - _NEWEST_COMMITS
         after = f"{first:020d}" if first > 0 else ""
         for file in self.storage.list(log, after):
-            match = COMMIT.fullmatch(file.path.rsplit("/", 1)[-1])
-            if match:
+            if match := COMMIT.fullmatch(file.name):
                 yield int(match[1]), file.path
 
     def _checkpoint(self, log: str) -> int:
@@ -477,9 +475,6 @@ def is_later(transactions: Mapping[str, int], shard: str, known: int) -> bool:
     Args:
         known: version of the ledger's newest plan.
     """
-    for app, version in transactions.items():
-        step, _, of = app.partition("@")
-        kept = step in (APPEND, TOMBSTONES, MERGE, HISTORY) or step.startswith(REFRESH)
-        if kept and of == shard and version > known:
-            return True
-    return False
+    later = (app.partition("@") for app, version in transactions.items() if version > known)
+    kept = (APPEND, TOMBSTONES, MERGE, HISTORY)
+    return any(of == shard and (step in kept or step.startswith(REFRESH)) for step, _, of in later)

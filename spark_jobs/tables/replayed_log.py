@@ -398,7 +398,7 @@ def copy_log(storage: Storage, table: str, version: int, into: Path) -> None:
 
 
 def _names(storage: Storage, folder: str, after: str) -> list[str]:
-    return [item.path.rsplit("/", 1)[-1] for item in storage.list(folder, after)]
+    return [item.name for item in storage.list(folder, after)]
 
 
 def pointed_version(pointer: bytes | None) -> int | None:

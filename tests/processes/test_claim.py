@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ import pytest
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, StoredObject
 from spark_jobs.ledger import claim as claims
 from spark_jobs.ledger.claim import Claim, ClaimDocument, ProcessIdentity
 from tests.harness.waiting import wait_for
@@ -119,6 +119,16 @@ def test_claim_of_another_host_holds_until_it_expires(root: str) -> None:
         with pytest.raises(RetriableError, match="TABLE_BUSY"):
             take(root)
     claim.release()
+
+
+def test_a_young_claim_is_not_read(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = take(root, "far")
+    rewrite(root, 1, elsewhere(document(root, 1), 61))
+    with take(root):
+        claim.check_unless_young()
+        monkeypatch.setattr(claims, "YOUNG_SECONDS", 0.0)
+        with pytest.raises(RetriableError, match="CLAIM_LOST"):
+            claim.check_unless_young()
 
 
 def test_waiting_ends_when_the_holder_does(root: str) -> None:
@@ -279,12 +289,42 @@ def test_removed_claim_number_is_not_reused(root: str) -> None:
     storage.holder.release()
 
 
+def listed(root: str) -> dict[str, StoredObject | None]:
+    return {item.name: item for item in Storage().list(root)}
+
+
+@pytest.mark.parametrize("brought_back", [False, True])
+def test_number_removed_since_a_listing_is_not_reused(root: str, brought_back: bool) -> None:
+    take(root).release()
+    before, path = listed(root), Path(root, "claims", f"{1:020d}.json")
+    text, storage = path.read_text(), Slow(root)
+    storage.then = lambda: path.write_text(text) if brought_back else None
+    with pytest.raises(RetriableError, match="TABLE_BUSY"):
+        Claim.acquire(storage, root, "slow", clock, listed=before)
+    storage.holder.release()
+
+
+def test_a_listing_counts_if_its_claim_was_released_before(root: str) -> None:
+    with take(root):
+        held = listed(root)
+    released = listed(root)
+    Path(root, "new.json").touch()
+    with Claim.acquire(Storage(), root, "run", clock, listed=held) as claim:
+        assert "new.json" in claim.listed
+    with Claim.acquire(Storage(), root, "run", clock, listed=released) as claim:
+        assert "new.json" in claim.listed
+    released = {name: item for name, item in listed(root).items() if name != "new.json"}
+    with Claim.acquire(Storage(), root, "run", clock, listed=released) as claim:
+        assert "new.json" not in claim.listed
+
+
 class Slow(Storage):
     """While it is about to put its first claim, three others come and go but the last."""
 
     def __init__(self, root: str) -> None:
         super().__init__()
         self.root, self.overtaken = root, False
+        self.then: Callable[[], object] = lambda: None
 
     def create(self, path: str, data: bytes) -> bool:
         if not self.overtaken:
@@ -292,6 +332,7 @@ class Slow(Storage):
             take(self.root, "one").release()
             take(self.root, "two").release()
             self.holder = take(self.root, "three")
+            self.then()
         return super().create(path, data)
 
 
@@ -314,7 +355,7 @@ HOLD = """
 import sys
 from datetime import UTC, datetime
 from spark_jobs.ledger.claim import Claim
-from airflow_gddl.stores import Storage
+from airflow_gddl.stores import Storage, StoredObject
 from tests.harness.waiting import wait_for
 with Claim.acquire(Storage(), sys.argv[1], "victim", lambda: datetime.now(UTC), float(sys.argv[2])):
     print("held", flush=True)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import io
+from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from airflow_gddl.contract.file_names import FileFormat
 from airflow_gddl.stores import Storage
 from airflow_gddl.stores.readers import LAST_BYTES, READ_AHEAD
 from spark_jobs.plan.planned_batch import FileEntry, LandedFile, PlannedFile
+from spark_jobs.rooms.dialects.protocol import InputOpener
 
 _TAG, _MARK, _BYTES = "md5:", "+", "blake2b:"
 _TAIL = 8
@@ -35,6 +37,20 @@ def content_of(stream: BinaryIO, file: PlannedFile) -> str:
     stream.seek(0)
     md5 = hashlib.md5(stream.read(), usedforsecurity=False)
     return "" if md5.hexdigest() == tag.removeprefix(_TAG) else seen
+
+
+@dataclass(frozen=True)
+class ReadOnce:
+    """Reads each file whole when it is opened first, and keeps what it has read."""
+
+    storage: InputOpener
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    def open_input(self, path: str) -> BinaryIO:
+        if path not in self.contents:
+            with self.storage.open_input(path) as stream:
+                self.contents[path] = stream.read()
+        return io.BytesIO(self.contents[path])
 
 
 def has_content(storage: Storage, file: LandedFile, known: FileEntry) -> bool | None:
