@@ -32,7 +32,8 @@ def test_the_phrases_are_the_whole_description() -> None:
 
 
 def test_the_page_says_what_each_phrase_means() -> None:
-    told = [line.strip("|").split(" | ")[0] for line in section("trust.md", "What the description promises").splitlines()]
+    lines = section("trust.md", "What the description promises").splitlines()
+    told = [line.strip("|").split(" | ")[0] for line in lines]
     assert [row[0] for row in ROWS] == [phrase for phrase in told if phrase.startswith(" ")][1:]
 
 
