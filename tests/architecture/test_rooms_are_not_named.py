@@ -103,10 +103,10 @@ def naming() -> dict[str, frozenset[str]]:
 
 
 EXCEPTIONS: Mapping[str, Mapping[str, str]] = {
-    "older jobs read newer specifications: fields stay in the class of the document (docs/decisions/rooms.md)": {
+    "older jobs read newer specifications: fields stay in the class of the document (docs/decisions/size.md)": {
         "airflow_gddl/contract/table_spec.py": "iceberg initial_load snapshots",
     },
-    "a job's request is one union of types, which both sides decode (docs/decisions/rooms.md)": {
+    "a job's request is one union of types, which both sides decode (docs/decisions/size.md)": {
         "airflow_gddl/contract/actions.py": (
             "adopt consistent_cut eject erase explain handle_errors initial_load"
             " maintain plan rebuild reload resync_rows show verify"
