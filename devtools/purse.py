@@ -70,7 +70,7 @@ def _files(root: Path) -> Iterator[tuple[str, str]]:
     listed = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603 - git
     for name in listed.stdout.splitlines():
         path = root / name
-        if name.endswith((".py", ".md")) and name != str(PAGE) and path.is_file():
+        if name.endswith((".py", ".md")) and path.is_file():
             yield name, path.read_text(encoding="utf-8")
 
 

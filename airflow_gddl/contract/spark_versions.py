@@ -1,7 +1,7 @@
 """Which Delta goes with which Spark: decided from version numbers alone, before anything is fetched or written.
 
 A release of Delta is built for one to three series of Spark, with an artifact on Maven Central for each. Sources:
-Delta's release notes, and runs of each pair (`docs/decisions/platforms.md`).
+Delta's release notes, and runs of each pair (`docs/decisions/platforms-and-airflow.md`).
 """
 
 from __future__ import annotations

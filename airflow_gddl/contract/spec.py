@@ -124,7 +124,7 @@ class TierSpec:
 
 DEFAULT_TIERS: Mapping[str, TierSpec] = {
     "small": TierSpec(),
-    # Bounds as measured: docs/decisions/places.md.
+    # Bounds as measured: docs/decisions/size.md.
     "medium": TierSpec(
         tables_per_job=1,
         max_bytes_per_batch=128 * 1024**2,

@@ -238,7 +238,7 @@ def let_go_of_unwritten(context: Engine, ledger: Ledger) -> None:
 
 _BYTES_A_ROW = 50
 _LANDED_WEIGHT = 7
-"""What a byte of a landing file costs, in bytes of a replica that is merged into: see docs/decisions/places.md."""
+"""What a byte of a landing file costs, in bytes of a replica that is merged into: see docs/decisions/size.md."""
 
 
 @dataclass(frozen=True, kw_only=True)

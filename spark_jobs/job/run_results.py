@@ -74,7 +74,7 @@ def is_recorded(result: JobResult, *, dry_run: bool = False) -> bool:
 
     Read-only actions leave none.
 
-    Maintenance without work leaves none, like idle loads (docs/decisions/ledger-and-crash.md).
+    Maintenance without work leaves none, like idle loads (docs/decisions/delta-and-ledger.md).
     """
     if result.action in LOADS:
         return not is_idle(result)

@@ -11,7 +11,7 @@ WORKER_MEMORY = "spark.gddl.workerMemory"
 """Setting with `SessionSettings.worker_memory`. Spark's own, `spark.executor.pyspark.memory`, writes four lines into
 the log for each process that starts."""
 LITTLE_WORK = 512 * 1024**2
-"""Work (`PendingWork.cost`) that is done sooner by code that is compiled quickly: see docs/decisions/places.md."""
+"""Work (`PendingWork.cost`) that is done sooner by code that is compiled quickly: see docs/decisions/size.md."""
 
 
 _SMALL_HEAP = ("-XX:GCTimeRatio=4", "-XX:MinHeapFreeRatio=10", "-XX:MaxHeapFreeRatio=30")

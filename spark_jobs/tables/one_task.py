@@ -1,7 +1,7 @@
 """A table in one task: no JVM, tables of its memory. And what both engines do alike, maintenance included.
 
 Compaction is done here and not by `deltalake`, which writes no statistics of `_gddl`
-(docs/decisions/delta-files-and-commits.md).
+(docs/decisions/delta-and-ledger.md).
 """
 
 from __future__ import annotations

@@ -55,11 +55,6 @@ def kinds() -> dict[str, set[str]]:
     return {bare(row[0]): set(row[1].split(", ")) for row in rows(page("codes.md"))}
 
 
-def test_tables_of_permissions_are_whole_on_both_pages() -> None:
-    begin = "| writes into the landing folder |"
-    assert lines_of("trust.md", begin) == lines_of("metadata.md", begin)
-
-
 def test_what_a_table_shows_fits_the_kind_of_its_code() -> None:
     """A fatal code fails the run, a warning does not; whoever reads one page expects what the other says."""
     known, met = kinds(), 0

@@ -1,4 +1,4 @@
-"""`docs/promises.md`: each phrase names tests that exist, and at least one of them is played with each change."""
+"""Phrases of the description: each names tests that exist, and at least one of them is played with each change."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.pages import section
+
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "promises.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parent / "promises.md").read_text(encoding="utf-8")
 ROWS = [line.strip("|").split(" | ") for line in PAGE.splitlines() if line.startswith("| ")][1:]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 QUOTATION = (
@@ -29,10 +31,16 @@ def test_the_phrases_are_the_whole_description() -> None:
     assert phrases == " ".join(QUOTATION).lower()
 
 
+def test_the_page_says_what_each_phrase_means() -> None:
+    lines = section("trust.md", "What the description promises").splitlines()
+    told = [line.strip("|").split(" | ")[0] for line in lines]
+    assert [row[0] for row in ROWS] == [phrase for phrase in told if phrase.startswith(" ")][1:]
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0].strip())
 def test_each_phrase_names_tests_that_are_played(row: list[str]) -> None:
-    named = NAMED.findall(row[2])
-    assert len(named) == row[2].count("::") > 0
+    named = NAMED.findall(row[1])
+    assert len(named) == row[1].count("::") > 0
     marks = []
     for file, function in named:
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))

@@ -86,9 +86,9 @@ def test_every_page_can_be_reached(site: Path) -> None:
 
 def test_a_page_that_nobody_named_is_not_lost() -> None:
     config = SimpleNamespace(nav=["cli.md", {"Project": ["design.md"]}])
-    names = ("cli.md", "design.md", "new.md", "decisions/places.md")
+    names = ("cli.md", "design.md", "new.md", "decisions/size.md")
     hooks._complete(config, Files([File(name, "docs", "site", use_directory_urls=False) for name in names]))
-    project = {"Project": ["design.md", {"Decisions": ["decisions/places.md"]}]}
+    project = {"Project": ["design.md", {"Decisions": ["decisions/size.md"]}]}
     assert config.nav == ["cli.md", project, {"More": ["new.md"]}]
 
 

@@ -82,8 +82,8 @@ def test_suites_exist_and_have_as_many_cases() -> None:
 
 
 def test_each_mutant_of_the_page_is_counted_once() -> None:
-    text = section("trust.md", "How it was checked").partition("**Mutants.**")[2]
-    drawing = r"first (\d+) of seed .*?: (\d+) were killed, (\d+) survived and (\d+) were not called"
+    text = (ROOT / "tests/mutation/FIRST_200.md").read_text()
+    drawing = r"first (\d+) mutants of seed .*?: (\d+) were killed, (\d+) survived and (\d+) were not called"
     judged = re.search(drawing, text, re.DOTALL)
     assert judged
     drawn, killed, survived, not_called = map(int, judged.groups())
@@ -97,11 +97,9 @@ def test_each_mutant_of_the_page_is_counted_once() -> None:
         assert all(one < drawn for one in named)
 
 
-def test_readers_are_told_alike_and_those_installed_are_new_enough() -> None:
-    rows = table("Readers")
-    for line in (line for line in section("trust.md", "Readers").splitlines() if line.startswith("|")):
-        assert line in page("consumers.md")
-    oldest = {name: cells for name, *cells in rows}
+def test_readers_installed_are_new_enough() -> None:
+    lines = [line for line in section("consumers.md", "Versions of readers").splitlines() if line.startswith("|")]
+    oldest = {name.strip(): cells for name, *cells in (line.strip("|").split("|") for line in lines[2:])}
     for name in ("deltalake", "polars", "duckdb"):
         told = re.search(rf"{name} `([\d.]+)`", " ".join(sum(oldest.values(), list(oldest))))
         assert told, name

@@ -1,6 +1,6 @@
 """Commits of both engines exclude one another: each is put on the condition that its number is free.
 
-Why so: docs/decisions/delta-files-and-commits.md.
+Why so: docs/decisions/delta-and-ledger.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Commits that Spark itself makes on S3: each version is one driver's, and a driver knows a commit of its own again.
 
-Why so: docs/decisions/delta-files-and-commits.md.
+Why so: docs/decisions/delta-and-ledger.md.
 """
 
 from __future__ import annotations

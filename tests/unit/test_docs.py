@@ -423,11 +423,11 @@ def test_the_design_shows_every_package() -> None:
 
 
 DECISIONS = sorted(set((DOCS / "decisions").glob("*.md")) - {DOCS / "decisions" / "index.md"})
-PARTS = ["Question", "Decision", "Instead of", "Wrong if"]
+PARTS = [["Why"], ["Not"], ["Why", "Not"]]
 
 
 @pytest.mark.parametrize("path", DECISIONS, ids=lambda path: str(path.name))
-def test_each_decision_has_every_part(path: Path) -> None:
+def test_each_decision_says_why_or_what_not_to_try(path: Path) -> None:
     title, *entries = re.split(r"^## ", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert re.match(r"# [A-Z].+\n[^\n]", title), "a title, and what the page is about"
     headings = [entry.partition("\n")[0] for entry in entries]
@@ -436,9 +436,10 @@ def test_each_decision_has_every_part(path: Path) -> None:
     for heading, entry in zip(headings, entries, strict=True):
         # GitHub and mkdocs make the same anchor of such a heading.
         assert re.fullmatch(r"[A-Z][A-Za-z0-9]*(?: [A-Za-z0-9]+)+", heading), heading
-        assert re.findall(r"^\*\*([^*\n]+):\*\* \S", entry, re.MULTILINE) == PARTS, heading
+        assert re.findall(r"^\*\*([^*\n]+):\*\* \S", entry, re.MULTILINE) in PARTS, heading
         assert re.findall(r"^#+ .+$", entry, re.MULTILINE) == [], heading
-        assert len(entry.split()) <= 250, f"{heading}: too long to be read"
+        prose = re.sub(r"^\|.*$", "", entry, flags=re.MULTILINE)
+        assert len(prose.split()) <= 120, f"{heading}: too long to be read"
 
 
 def test_decisions_are_listed() -> None:
@@ -451,6 +452,6 @@ def test_decisions_are_listed() -> None:
 def test_a_page_begins_with_what_a_reader_can_do_after_it() -> None:
     guides = [path for path in DOCS.rglob("*.md") if path != DOCS / "index.md" and path.parent.name != "decisions"]
     first = {path: next(line for line in path.read_text().splitlines()[1:] if line) for path in guides}
-    assert len(first) > 50
+    assert len(first) > 30
     begins = ("After this page ", "With this page ")
     assert [str(path) for path, line in first.items() if not line.startswith(begins)] == []

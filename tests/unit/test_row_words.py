@@ -1,4 +1,4 @@
-"""A row of metadata and a row of data have one word: messages say which (docs/decisions/schema.md)."""
+"""A row of metadata and a row of data have one word: messages say which (docs/decisions/order-and-repairs.md)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MOST_REPAIRS = 10
 OF_CLUSTERS = ("node_type", "instance_pool_id", "workers")
 """Fields of `DatabricksTier` that a serverless tier must not have."""
 _MOUNTS = ("/Volumes/", "/dbfs/")
-"""Where Databricks mounts object storage as a file system: docs/decisions/platforms.md."""
+"""Where Databricks mounts object storage as a file system: docs/decisions/platforms-and-airflow.md."""
 _OURS = ("cloudFiles.format", "cloudFiles.allowOverwrites")
 
 

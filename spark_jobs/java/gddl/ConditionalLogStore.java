@@ -16,7 +16,7 @@ import org.apache.hadoop.fs.s3a.RemoteFileChangedException;
 
 /**
  * Delta's log store for S3, but a commit is put on the condition that its number is free, so that drivers exclude one
- * another. Delta's own only looks first whether it is (docs/decisions/delta-files-and-commits.md). Compiled by Janino,
+ * another. Delta's own only looks first whether it is (docs/decisions/delta-and-ledger.md). Compiled by Janino,
  * which knows no newer Java.
  */
 public class ConditionalLogStore extends S3SingleDriverLogStore {

@@ -3,7 +3,7 @@
 `LOAD00000000.parquet`, which has no rows, is written first: what the CDC service writes after it belongs to this load.
 Then each range of keys becomes one file, by a short query of its own. Changes during the load are in the CDC service's
 files, which come after the load in order, so it must have captured the table since before the load
-(docs/initial-load.md, docs/decisions/sources.md).
+(docs/initial-load.md, docs/decisions/sources-and-security.md).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rows are written as change files of the table: an insert for each row that the source has, a delete for each that it
 lacks. Their place in the order is that of the last change that was ingested before they were read: what came before it
-loses to them, what comes after it replaces them (docs/semantics.md, section 21; docs/decisions/repairs.md).
+loses to them, what comes after it replaces them (docs/semantics.md, section 21; docs/decisions/order-and-repairs.md).
 """
 
 from __future__ import annotations

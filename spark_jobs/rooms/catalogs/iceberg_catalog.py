@@ -2,7 +2,7 @@
 
 The first registration names the metadata file. From then on the catalog writes the table's metadata itself, in the
 table's folder: each commit names our snapshot, on the condition that the entry is as it was read, and swaps the pointer
-(docs/decisions/delta-files-and-commits.md).
+(docs/decisions/delta-and-ledger.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a file of an object store is known by, where its tag may say nothing of its bytes.
 
 S3's tag of an object is the MD5 of its bytes, unless it was uploaded in parts or is encrypted with a key of KMS or of
-the client: then a copy of the same bytes has another one (docs/decisions/ledger-and-crash.md).
+the client: then a copy of the same bytes has another one (docs/decisions/delta-and-ledger.md).
 """
 
 from __future__ import annotations

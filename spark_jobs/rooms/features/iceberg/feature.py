@@ -1,6 +1,6 @@
 """Rows with `iceberg: true` or `iceberg: 3`.
 
-Why so: docs/decisions/delta-files-and-commits.md.
+Why so: docs/decisions/delta-and-ledger.md.
 
 After each commit of a table, the newest version of its replica, and of its history, becomes an Iceberg snapshot of the
 same data files; a failure is a warning. Catalogs are pointed to it with their other entries (`catalogs.registrar`).

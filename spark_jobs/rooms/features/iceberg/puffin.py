@@ -1,6 +1,6 @@
 """Deletion vectors of a Delta table as Iceberg has them: the same bitmaps, each in a Puffin file of its own.
 
-Why copies: docs/decisions/delta-files-and-commits.md.
+Why copies: docs/decisions/delta-and-ledger.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Snapshots as a source (`mode: snapshots`): each export of a whole table becomes change files (docs/snapshots.md).
 
-These hold its differences by key from the exports around it (docs/decisions/sources.md).
+These hold its differences by key from the exports around it (docs/decisions/sources-and-security.md).
 
 A snapshot is a folder of time below the table's landing folder. The files that are written are those that AWS DMS
 would write, in a folder of the lake; the run takes them as it takes any change files, so that everything after is the
