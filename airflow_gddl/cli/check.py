@@ -59,7 +59,7 @@ from airflow_gddl.contract.postgresql_log import Finding
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import announced
-from airflow_gddl.contract.sources import reads_of, sources
+from airflow_gddl.contract.sources import reads_of, used_by
 from airflow_gddl.contract.sources.capture import capture_of
 from airflow_gddl.contract.sources.kafka import SERVERS, client_settings, settings_of, topic_of
 from airflow_gddl.contract.spec import TableSpec, TierSpec
@@ -431,7 +431,7 @@ def _modules(cli: CliContext, loaded: LoadedMetadata) -> list[str]:
     registers = any(CATALOGS[one.kind].is_iceberg for one in loaded.catalogs.values())
     used = {
         "pyiceberg": registers or any(spec.iceberg for spec in tables),
-        **{module: any(map(one.is_used, tables)) for one in sources().values() for module in one.modules},
+        **{module: True for spec in tables for one in used_by(spec).values() for module in one.modules},
         "opentelemetry.sdk": bool(cli.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
     }
     return [module for module, is_used in used.items() if is_used]
@@ -580,6 +580,7 @@ def _runner(cli: CliContext, loaded: LoadedMetadata) -> Iterator[Checked]:
             environ=cli.environ,
             command=cli.job_command,
             modules=tuple(_modules(cli, loaded)),
+            reads_log=any(spec.enabled and reads_of(spec) == "log" for spec in loaded.tables),
         )
         yield from (_tried(subject, probe) for subject, probe in RUNNERS.load(descriptor.check)(given))
 

@@ -31,7 +31,6 @@ from airflow_gddl.contract.codes.code import Code
 from airflow_gddl.contract.errors import FatalError, MetadataError
 from airflow_gddl.contract.file_names import LOOKBACK
 from airflow_gddl.contract.names import rendered
-from airflow_gddl.contract.sources.capture import PLACEHOLDER, CaptureSpec
 from airflow_gddl.contract.table_spec import TableSpec
 
 D = TypeVar("D")
@@ -126,6 +125,12 @@ class ExtensionPoint(Generic[D]):
                 f"the {self.what}'s {reference} can't be loaded: {type(error).__name__}: {error}",
                 remedy="fix or reinstall the package that brings it, with what it needs",
             ) from error
+
+
+@functools.cache
+def part(module: str, name: str) -> Any:
+    """What a module of this package has under a name; None: this installation lacks the module."""
+    return getattr(importlib.import_module(module), name) if importlib.util.find_spec(module) else None
 
 
 @functools.cache
@@ -397,6 +402,27 @@ def date_folder(partition: DatePartition, delimiter: DateDelimiter, time: dateti
     return DATE_DELIMITERS[delimiter].join(time.strftime(part) for part in parts)
 
 
+ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
+PartitionDropped = Literal["report", "keep"]
+PLACEHOLDER = "__gddl_unavailable_value_5d1c9e0b7f4a4c38a6e2d8f013b97c64"
+"""What events of a log that jobs read have for a value that the log left out; Debezium's own may be a value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureSpec:
+    """How jobs read the log of a source, by Debezium's engine (docs/capture.md)."""
+
+    __pydantic_config__ = STRICT
+
+    connector: ConnectorName
+    """Debezium's connector."""
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    """Further properties of the connector, e.g. the slot's name; address and credentials are those of `connection`."""
+    partition_dropped: PartitionDropped = "report"
+    """What becomes of a table of which partitions were dropped or detached, with their rows: `report` stops it, `keep`
+    goes on and keeps the rows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DebeziumOptions:
     """Defaults are Debezium's own; set only what the connector's settings change."""
@@ -479,6 +505,7 @@ class DialectDescriptor:
         check: function that yields the problems of `options` (a mapping, with correct types) beyond their types.
         onboarding: of `dms` alone: no other dialect has rules in `gddl onboard`.
         takes_source_rows: it reads files that jobs write of rows of the source (`gddl load`, `gddl resync`).
+        sources: options that belong to a source that jobs read themselves, each with the source.
     """
 
     options: str
@@ -487,6 +514,7 @@ class DialectDescriptor:
     check: str | None = None
     onboarding: LandedColumns | None = None
     takes_source_rows: bool = False
+    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_among(column: str, names: Iterable[str]) -> bool:
@@ -511,6 +539,7 @@ DIALECTS = ExtensionPoint(
             technical=(*TOTAL_ORDER, *COMMIT_TIMES, "AR_H_*", "_dms_carried"),
             check="airflow_gddl.contract.option_checks:dms_problems",
             takes_source_rows=True,
+            sources=dict.fromkeys(("path_format", "complete"), "snapshots"),
             onboarding=LandedColumns(
                 operations=(
                     "operation", "cdc_operation", "dml_type", "op_type", "__op", "AR_H_OPERATION", "AR_H_CHANGE_OPER",
@@ -531,6 +560,10 @@ DIALECTS = ExtensionPoint(
             ),
             check="airflow_gddl.contract.option_checks:debezium_problems",
             takes_source_rows=True,
+            sources={
+                "capture": "capture",
+                **dict.fromkeys(("topic", "bootstrap_servers", "schema_registry", "kafka_connection"), "kafka"),
+            },
         ),
     },
     unknown_code=DIALECT_UNKNOWN,

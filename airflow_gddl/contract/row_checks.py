@@ -12,17 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from airflow_gddl.contract import durations
+from airflow_gddl.contract import durations, features, sources
 from airflow_gddl.contract.codec import given
 from airflow_gddl.contract.codes import COLUMN_RESERVED, FIELD_REFUSED, FIELD_VALUE
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, documented, problem_at, value_at
 from airflow_gddl.contract.extensions import DIALECTS
-from airflow_gddl.contract.features import features, missing_features
 from airflow_gddl.contract.layout import CUTS
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, has_source, rendered, template_fault
 from airflow_gddl.contract.option_checks import check_options
 from airflow_gddl.contract.shares import is_share
-from airflow_gddl.contract.sources import missing_source, sources
 from airflow_gddl.contract.table_spec import (
     SHARD_COLUMN,
     Expectation,
@@ -331,12 +329,10 @@ def _trigger(spec: TableSpec) -> Iterator[SpecProblem]:
 
 
 def _connection(spec: TableSpec) -> Iterator[SpecProblem]:
-    of_sources = {option: what for one in sources().values() for option, what in one.connections.items()}
-    for option, what in {"verify_connection": "URL", **of_sources}.items():
-        name = spec.options.get(option)
-        if isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
+    for option, name in spec.options.items():
+        if option.endswith("_connection") and isinstance(name, str) and not CONNECTION_NAME.fullmatch(name):
             message = "not the name of an environment variable or of an Airflow connection"
-            remedy = f"put the {what} into a variable, and its name here, e.g. GDDL_SOURCE_SHOP"
+            remedy = "put its URL or settings into a variable, and its name here, e.g. GDDL_SOURCE_SHOP"
             # The value may be a URL with a password in it: it is not shown.
             yield SpecProblem(FIELD_VALUE, ("options", option), "(not shown)", message, remedy)
 
@@ -509,19 +505,17 @@ _VALUE_CHECKS = (
     _retention,
     _landing_retention,
     _initial_load,
-    missing_source,
-    *(one.check_values for one in sources().values()),
+    sources.value_problems,
     _connection,
     check_options,
     _properties,
     _prefix,
     _sweep_limit,
-    missing_features,
-    *(one.check_values for one in features().values()),
+    features.value_problems,
 )
 _ROW_CHECKS = (
     _table_name, _keys, _mask, _exclusions, check_clustering, check_partitions, _keyless,
-    _cutting, _trigger, shard_problems, *(one.check for one in features().values()),
+    _cutting, _trigger, shard_problems, features.problems,
 )  # fmt: skip
 check_values = Checks(*_VALUE_CHECKS)
 """Problems of single values only, for defaults, which have no `table` and `keys`."""

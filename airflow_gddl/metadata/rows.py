@@ -25,7 +25,7 @@ from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, bel
 from airflow_gddl.contract.layout import SHARDS, LandingFolder
 from airflow_gddl.contract.names import TEMPLATE_REMEDY, rendered, template_fault
 from airflow_gddl.contract.row_checks import table_name_fault
-from airflow_gddl.contract.sources import sources
+from airflow_gddl.contract.sources import asked_by
 from airflow_gddl.contract.spec import Roots, TableSpec
 from airflow_gddl.contract.table_spec import SHARD_COLUMN, Origin
 from airflow_gddl.metadata import files
@@ -307,14 +307,14 @@ class TakenNames:
         """Of what one table alone may read, or the tables of one source."""
         for read, reader in _reads_once(spec):
             first, other = self._read_once.get(read, (reader, None))
-            if other is not None and first != reader and (taken := sources()[read[0]].taken) is not None:
+            if other is not None and first != reader and (taken := asked_by(spec)[read[0]].taken) is not None:
                 return taken(spec, f"{other.spec.qualified_name} ({other.place})")
         return None
 
 
 def _reads_once(spec: TableSpec) -> Iterator[tuple[tuple[str, str], str]]:
     """Names of sources that jobs read, each with what is read once, and the reader."""
-    for name, source in sources().items():
+    for name, source in asked_by(spec).items():
         what, reader = source.read_once(spec)
         if what:
             yield (name, what), reader

@@ -24,6 +24,7 @@ from airflow_gddl.contract.extensions import (
     CATALOGS,
     ICEBERG_KINDS,
     TOKEN_PREFIX,
+    CaptureSpec,
     CatalogDescriptor,
     CatalogSpec,
     EntryName,
@@ -34,7 +35,6 @@ from airflow_gddl.contract.names import PLACEHOLDERS, template_fault
 from airflow_gddl.contract.row_checks import SOURCE_NAME, wrong_durations
 from airflow_gddl.contract.s3 import is_s3
 from airflow_gddl.contract.source_access import SourceAccess
-from airflow_gddl.contract.sources.capture import CaptureSpec
 from airflow_gddl.contract.spec import Roots, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import Origin, SourceType
 from airflow_gddl.metadata.folder import FILE

@@ -20,7 +20,6 @@ from airflow_gddl.contract.codec import decode
 from airflow_gddl.contract.codes import FIELD_MISSING, FIELD_REFUSED, FIELD_TYPE, FIELD_UNKNOWN, FIELD_VALUE
 from airflow_gddl.contract.errors import FatalError, FieldPath, SpecProblem, below, problem_at
 from airflow_gddl.contract.extensions import DIALECTS
-from airflow_gddl.contract.features import features
 from airflow_gddl.contract.row_checks import DURATIONS, WAITS, Checks, check_table, check_values
 from airflow_gddl.contract.shares import share_remedy
 from airflow_gddl.contract.table_spec import (
@@ -309,7 +308,6 @@ TABLE = FieldShape(
         "mask": _mask_remedy,
         "sweep_limit": share_remedy,
         "at_most": share_remedy,
-        **{name: remedy for feature in features().values() for name, remedy in feature.remedies.items()},
     },
     synonyms=_SYNONYMS,
     resolved=("source_table", "landing", "shard_landings", "shard_origins", "mask_key_id", "expressions"),

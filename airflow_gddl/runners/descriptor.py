@@ -49,6 +49,7 @@ class RunnerCheck:
         tiers: of enabled tables, by name.
         command: program and first arguments of a job on this machine.
         modules: optional ones that jobs of these rows import.
+        reads_log: whether such a job reads the log of a source.
     """
 
     name: str
@@ -58,6 +59,7 @@ class RunnerCheck:
     environ: Mapping[str, str]
     command: tuple[str, ...]
     modules: tuple[str, ...] = ()
+    reads_log: bool = False
 
 
 DELTALAKE = "deltalake>=1.6.6,<1.7"

@@ -35,7 +35,6 @@ from airflow_gddl.contract.packages import LEAVES_SPARK_OUT, leaves_spark_out, p
 from airflow_gddl.contract.python_command import JOB
 from airflow_gddl.contract.result import PROGRESS, ErrorInfo, JobResult, error_info
 from airflow_gddl.contract.s3 import is_s3, split
-from airflow_gddl.contract.sources import sources
 from airflow_gddl.contract.spark_versions import job_packages
 from airflow_gddl.contract.spec import CONTRACT_VERSION, JobSpec
 from airflow_gddl.runners.child import Child, Line, nothing
@@ -403,14 +402,12 @@ def _asked(given: RunnerCheck) -> str:
 
 
 def _java(given: RunnerCheck) -> str:
-    of_logs = {module for source in sources().values() if source.reads == "log" for module in source.modules}
-    reads_log = not of_logs.isdisjoint(given.modules)
-    if leaves_spark_out(given.environ) and not reads_log:
+    if leaves_spark_out(given.environ) and not given.reads_log:
         raise ProbeSkippedError(f"{LEAVES_SPARK_OUT} is set")
     try:
         return str(find_java(given.environ))
     except FatalError as error:
-        if not reads_log:
+        if not given.reads_log:
             raise
         what = f"{error.what}; jobs that read a source's log need Java, whatever the tier"
         raise FatalError(error.code, what, remedy=INSTALL_JAVA) from error

@@ -11,17 +11,17 @@ import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from airflow_gddl.contract.errors import GddlError
 from airflow_gddl.contract.layout import Layout
-from airflow_gddl.contract.sources.capture import capture_of
-from airflow_gddl.contract.sources.kafka import settings_of, topic_of
+from airflow_gddl.contract.sources import reads_of
 from airflow_gddl.contract.spec import JobSpec, Roots, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Clock, Runtime
-from spark_jobs.continuous.schedule import ANYWAY_SECONDS
 from spark_jobs.discovery import (
     GLANCE_BACK,
     LandingLocation,
@@ -30,8 +30,8 @@ from spark_jobs.discovery import (
     next_glance,
     settle_of,
 )
-from spark_jobs.rooms.dialects.kafka_log import KafkaLog
 from spark_jobs.rooms.dialects.protocol import dialect_of
+from spark_jobs.rooms.sources import reader_of
 
 _LOG = logging.getLogger(__name__)
 _AT_ONCE = 8
@@ -143,107 +143,18 @@ class CapturedLogs(ListedFiles):
         return found
 
 
-_ClusterSettings = tuple[tuple[str, str], ...]
-
-
-@dataclass
-class _Cluster:
-    """Brokers of one address and user, and what their topics held when they were last asked.
-
-    Attributes:
-        next: time of the next question.
-        again: time from which partitions are asked for anew, since a topic may get more.
-    """
-
-    log: KafkaLog
-    specs: tuple[TableSpec, ...] = ()
-    next: float = 0.0
-    again: float = 0.0
-    partitions: dict[str, int] = field(default_factory=dict)
-    ends: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    answer: Future[Collection[str]] | None = None
-
-    def changed(self, now: float) -> list[str]:
-        """Tables whose topics have grown since the last question; all where the brokers don't answer."""
-        topics: defaultdict[str, list[str]] = defaultdict(list)
-        for spec in self.specs:
-            topics[topic_of(spec)].append(spec.table)
-        try:
-            if now >= self.again:
-                self.partitions, self.again = {}, now + ANYWAY_SECONDS
-            for topic in topics.keys() - {name for name, partitions in self.partitions.items() if partitions}:
-                self.partitions[topic] = self.log.partitions(topic)
-            newest = self.log.ends({topic: self.partitions[topic] for topic in topics})
-        except GddlError as error:  # a table's run raises it again, and reports it
-            _LOG.info("topics could not be polled: %s", error)
-            return [spec.table for spec in self.specs]
-        changed = [t for topic, ends in newest.items() if ends and ends != self.ends.get(topic) for t in topics[topic]]
-        self.ends = newest
-        return changed
-
-
-class TopicStream:
-    """Which topics of Kafka have new messages, asked of the brokers in threads; see `Streams`.
-
-    Each cluster is asked after the shortest `trigger` of its tables; no answer holds up the job.
-
-    Args:
-        environ: of the job, for connections.
-        wake: called, from a thread, when there are new messages.
-        now: seconds, monotonic.
-    """
-
-    def __init__(
-        self,
-        wake: Callable[[], None],
-        environ: Mapping[str, str] = os.environ,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._wake, self._environ, self._now = wake, environ, now
-        self._clusters: dict[_ClusterSettings, _Cluster] = {}
-        self._wrong: tuple[str, ...] = ()
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="topics")
-
-    def follow(self, specs: Sequence[TableSpec]) -> None:
-        by_cluster: dict[_ClusterSettings, list[TableSpec]] = {key: [] for key in self._clusters}
-        wrong = []
-        for spec in specs:
-            try:
-                by_cluster.setdefault(tuple(sorted(settings_of(spec, self._environ).items())), []).append(spec)
-            except GddlError:  # as above
-                wrong.append(spec.table)
-        for key, mine in by_cluster.items():
-            if key not in self._clusters:
-                self._clusters[key] = _Cluster(KafkaLog(dict(key)))
-            self._clusters[key].specs = tuple(mine)
-        self._wrong = tuple(wrong)
-
-    def news(self) -> Collection[str]:
-        tables, self._wrong = list(self._wrong), ()
-        for cluster in self._clusters.values():
-            if cluster.answer is not None and cluster.answer.done():
-                tables += cluster.answer.result()
-                cluster.answer = None
-            if cluster.answer is None and cluster.specs and cluster.next <= self._now():
-                cluster.next = self._now() + min(spec.look_seconds for spec in cluster.specs)
-                cluster.answer = self._threads.submit(self._ask, cluster)
-        return tables
-
-    def _ask(self, cluster: _Cluster) -> Collection[str]:
-        tables = cluster.changed(self._now())
-        if tables:
-            self._wake()
-        return tables
-
-    def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
-        for cluster in self._clusters.values():
-            cluster.log.close()
+def _kind_of(spec: TableSpec) -> type[Any]:
+    """Class of the stream that tells of the table."""
+    if reads_of(spec) == "log":
+        return CapturedLogs
+    with suppress(GddlError):  # as above
+        return reader_of(spec).stream or ListedFiles
+    return ListedFiles
 
 
 class Streams:
-    """Tells which tables have files that it has not told of yet: by listings; for tables that are read from Kafka, by
-    its brokers; for those read from a source's log, by the time.
+    """Tells which tables have files that it has not told of yet: by listings, for tables that are read from a
+    source's log by the time, or by what their source brings (`SourceReader.stream`).
 
     Each is opened with the first of its tables.
 
@@ -253,24 +164,23 @@ class Streams:
 
     def __init__(self, job: JobSpec, runtime: Runtime, wake: Callable[[], None]) -> None:
         self._roots, self._runtime, self._wake = job.roots, runtime, wake
-        self._streams: dict[type[ListedFiles | TopicStream], ListedFiles | TopicStream] = {}
+        self._streams: dict[type[Any], Any] = {}
 
     def follow(self, specs: Sequence[TableSpec]) -> None:
         """Replace the followed tables."""
-        by_kind: dict[type[ListedFiles | TopicStream], list[TableSpec]] = {kind: [] for kind in self._streams}
+        by_kind: dict[type[Any], list[TableSpec]] = {kind: [] for kind in self._streams}
         for spec in specs:
-            kind = TopicStream if topic_of(spec) else CapturedLogs if capture_of(spec) else ListedFiles
-            by_kind.setdefault(kind, []).append(spec)
+            by_kind.setdefault(_kind_of(spec), []).append(spec)
         for kind, mine in by_kind.items():
             if kind not in self._streams:
                 self._streams[kind] = self._opened(kind)
             self._streams[kind].follow(mine)
 
-    def _opened(self, kind: type[ListedFiles | TopicStream]) -> ListedFiles | TopicStream:
+    def _opened(self, kind: type[Any]) -> Any:
         runtime = self._runtime
-        if issubclass(kind, TopicStream):
-            return kind(self._wake, runtime.environ)
-        return kind(self._roots, runtime.storage, runtime.clock, environ=runtime.environ)
+        if issubclass(kind, ListedFiles):
+            return kind(self._roots, runtime.storage, runtime.clock, environ=runtime.environ)
+        return kind(self._wake, runtime.environ)
 
     def news(self) -> Collection[str]:
         """Tables with new files since the last call."""

@@ -29,12 +29,17 @@ from tests.harness.lake import Lake, spec_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("airflow_gddl", "spark_jobs")
-_ASKING: dict[str, dict[str, Any]] = {
+_UNSET = "GDDL_SOURCE_UNSET"
+"""A connection that no job has, so that none reaches a source."""
+ASKING: dict[str, dict[str, Any]] = {
     "iceberg": {"iceberg": True},
     "consistent_cut": {},
-    "capture": {"dialect": "debezium", "options": {"capture": {"connector": "postgresql"}}},
-    "kafka": {"dialect": "debezium", "options": {"topic": "shop.t"}},
-    "snapshots": {"mode": "snapshots"},
+    "capture": {
+        "dialect": "debezium",
+        "options": {"capture": {"connector": "postgresql"}, "verify_connection": _UNSET},
+    },
+    "kafka": {"dialect": "debezium", "options": {"topic": "shop.t", "kafka_connection": _UNSET}},
+    "snapshots": {"mode": "snapshots", "options": {"path_format": "'dt='yyyy-MM-dd"}},
 }
 """Fields of a row that asks for a source or a feature, by the room's name; empty: no row does."""
 
@@ -274,14 +279,14 @@ def test_without_a_room_all_else_works(without: tuple[Room, Path], tmp_path: Pat
         if room.name != "verify":
             assert servant.job(lake.job([row], JobOptions(action=Verify()))).details["verdict"] == "equal"
         assert servant.ask(gddl=["bundle", "--help"]) == 0
-        if room.kind == "action" or _ASKING.get(room.name, True):
+        if room.kind == "action" or ASKING.get(room.name, True):
             assert refusal_without(room, servant, lake, row) == _REFUSED[room.kind]
 
 
 BOTH_SIDES = [
-    room for room in ROOMS if (room.kind == "feature" and _ASKING[room.name]) or room.name == "snapshots"
+    room for room in ROOMS if (room.kind == "feature" and ASKING[room.name]) or room.name == "snapshots"
 ]  # fmt: skip
-"""Rooms that can be deleted on both sides. Options of `dialect: debezium` have the types of the other sources."""
+"""Rooms that can be deleted on both sides. `gddl check` imports the halves of the other sources."""
 FIELDS = {"iceberg": "iceberg", "snapshots": "mode"}
 """The field of a row that asks for each of them; the others are known by the name of a table."""
 
@@ -304,9 +309,9 @@ def test_a_field_that_asks_for_a_room_of_neither_side_is_refused(
 ) -> None:
     """By `gddl validate` and by jobs; a table that is known by its name alone is loaded as any."""
     room, tree = without_both
-    lake, row = Lake(tmp_path), replace(spec_of(), **{"table": "shop.asking", **_ASKING[room.name]})
+    lake, row = Lake(tmp_path), replace(spec_of(), **{"table": "shop.asking", **ASKING[room.name]})
     lake.load(row)
-    written = {"table": row.table, "keys": list(row.keys), **_ASKING[room.name]}
+    written = {"table": row.table, "keys": list(row.keys), **ASKING[room.name]}
     metadata = {"gddl.yaml": {"landing": "landing", "lake": "lake"}, "tables/shop.yaml": {"tables": [written]}}
     (tmp_path / "metadata/tables").mkdir(parents=True)
     for name, content in metadata.items():
@@ -339,7 +344,7 @@ def refusal_without(room: Room, servant: Servant, lake: Lake, row: TableSpec) ->
     if room.kind == "action":
         options = options_of(room.name)
     else:
-        row = replace(row, **{"table": "shop.asking", **_ASKING[room.name]})
+        row = replace(row, **{"table": "shop.asking", **ASKING[room.name]})
         lake.load(row)
     result = servant.job(lake.job([row], options))
     assert result.error is not None, json.dumps(result.details)

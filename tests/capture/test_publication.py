@@ -14,9 +14,10 @@ import yaml
 
 from airflow_gddl.cli import context
 from airflow_gddl.cli.main import invoke
+from airflow_gddl.contract.extensions import ConnectorName
 from airflow_gddl.contract.postgresql_log import published_table, source_findings, table_findings
 from airflow_gddl.contract.row_checks import check_table
-from airflow_gddl.contract.sources.capture import READ, ConnectorName
+from airflow_gddl.contract.sources.capture import READ
 from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.tools.onboarding.database import Database
 from tests.capture.captured import CAPTURE, SPEC, again, prepared, refused, replica, rows_of

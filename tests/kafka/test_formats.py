@@ -21,7 +21,7 @@ import pytest
 from deltalake import DeltaTable
 
 from airflow_gddl.contract.errors import FatalError, RetriableError
-from spark_jobs.rooms.dialects.kafka_log import SchemaRegistry
+from spark_jobs.rooms.sources.kafka.log import SchemaRegistry
 from tests.kafka.broker import Broker
 from tests.kafka.topics import Topic
 

@@ -29,7 +29,7 @@ from airflow_gddl.contract.spec import Continuous, JobOptions, TableSpec
 from airflow_gddl.stores import Storage
 from spark_jobs.batch.runtime import Runtime, SparkLeftOut
 from spark_jobs.plan.batching import SourceLimits
-from spark_jobs.rooms.dialects import kafka_log
+from spark_jobs.rooms.sources.kafka import log as kafka_log
 from tests.debezium.source import Source
 from tests.harness.background_job import BackgroundJob
 from tests.harness.waiting import wait_for

@@ -14,7 +14,6 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from typer.main import get_command
 
-import spark_jobs.rooms.features
 from airflow_gddl.cli.commands import app
 from airflow_gddl.contract.actions import Erase, Explain, Load, Maintain, Plan, Rebuild, Reload
 from airflow_gddl.contract.spec import JobOptions, TableSpec
@@ -296,7 +295,7 @@ def test_a_dry_run_says_what_the_run_refuses(
     lake = Lake(tmp_path)
     spec = refusal.arrange(lake)
     if refusal.code == "FEATURE_MISSING":
-        monkeypatch.setattr(spark_jobs.rooms.features, "used_by", lambda *_: {"absent": None})
+        monkeypatch.setattr(TableSpec, "features", {"iceberg": "absent"})
     before = files_of(tmp_path)
     said = lake.result(spec, dry(options))
     assert said.error is not None, f"the dry run gives {said.status}"

@@ -264,7 +264,7 @@ OF_PAGES = {
 
 OF_SEMANTICS = {
     "a user releases it (`gddl release sweep`)": "scenarios/r09_reload_held",
-    "`gddl release sweep` removes them": "scenarios/r09_reload_held",
+    "`gddl release sweep` removes the rows": "scenarios/r09_reload_held",
     "repairs them. A swap over a third key": "scenarios/r07_keys_shifted_repaired",
     "`string`, a column becomes text": "scenarios/r11_rebuild_into_text",
     "a reload brings the older ones": "scenarios/r14_column_included_again",

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.actions import Maintain, Rebuild, Verify
-from airflow_gddl.contract.extensions import DIALECTS
+from airflow_gddl.contract.extensions import DIALECTS, CaptureSpec
 from airflow_gddl.contract.row_checks import check_table
-from airflow_gddl.contract.sources.capture import CaptureSpec
 from airflow_gddl.contract.spec import DEFAULT_TIERS, JobOptions, TableSpec
 from airflow_gddl.contract.table_spec import Expectation, InitialLoad, LandingRetention, SchemaGate, Term
 from tests.conftest import LocalPort

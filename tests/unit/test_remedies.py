@@ -16,7 +16,7 @@ import typer.main
 
 from airflow_gddl.cli.commands import COMMANDS as OF_GDDL
 from airflow_gddl.cli.commands import app
-from airflow_gddl.contract.sources.capture import CaptureSpec
+from airflow_gddl.contract.extensions import CaptureSpec
 from airflow_gddl.provider import get_provider_info
 from tests.unit.pages import ROOT, SOURCES
 from tests.unit.test_docs import TABLES, documented_codes

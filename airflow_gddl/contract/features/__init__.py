@@ -6,16 +6,12 @@ The module of a feature is found in this package by its name. What a job does fo
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 from airflow_gddl.contract.codes import FEATURE_MISSING
 from airflow_gddl.contract.errors import SpecProblem
-from airflow_gddl.contract.extensions import TableKind
+from airflow_gddl.contract.extensions import TableKind, part
 from airflow_gddl.contract.spec import TierSpec
 from airflow_gddl.contract.table_spec import TableSpec
 
@@ -27,7 +23,6 @@ class FeatureDescriptor:
     Attributes:
         check_values: problems of single values of a row, also of defaults.
         check: further problems of a row.
-        remedies: by field, remedy for a value of the wrong type.
         tier: function of a row that uses it and of its tier that gives the tier by which its tables are written.
         properties: function of a row and one of its tables that gives properties of this Delta table; empty where the
             row does not use the feature.
@@ -39,7 +34,6 @@ class FeatureDescriptor:
 
     check_values: Callable[[TableSpec], Iterable[SpecProblem]]
     check: Callable[[TableSpec], Iterable[SpecProblem]]
-    remedies: Mapping[str, Callable[[object], str]]
     tier: Callable[[TableSpec, TierSpec], TierSpec]
     properties: Callable[[TableSpec, TableKind], Mapping[str, str]]
     reads: tuple[TableKind, ...]
@@ -54,17 +48,10 @@ WIDENS = "gddl.widensTypes"
 """As before; `false`: wider columns are written again, without Delta's type widening."""
 
 
-@functools.cache
-def features() -> Mapping[str, FeatureDescriptor]:
-    """Features of this installation by name, in the order of their names, in which they are called."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    found = (importlib.import_module(f"{__name__}.{name}").FEATURE for name in names)
-    return dict(zip(names, (cast("FeatureDescriptor", one) for one in found), strict=True))
-
-
 def used_by(spec: TableSpec) -> Mapping[str, FeatureDescriptor]:
-    """Features of this installation that a row uses."""
-    return {name: one for name, one in features().items() if name in spec.features.values()} if spec.features else {}
+    """Features of this installation that a row uses, by name, in the order in which they are called."""
+    names = sorted({*spec.features.values()})
+    return {name: one for name in names if (one := part(f"{__name__}.{name}", "FEATURE"))}
 
 
 def properties_of(spec: TableSpec, kind: TableKind) -> dict[str, str]:
@@ -82,16 +69,19 @@ def folders(lake: str, spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
     return {one.shown_as: one.folder(lake, spec, kind) for one in used_by(spec).values()}
 
 
-def lacking(spec: TableSpec) -> Iterator[tuple[str, str]]:
-    """Fields that ask for a feature that this installation lacks, each with the feature."""
+def value_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    """What features refuse of single values; `FEATURE_MISSING` for each field whose feature this installation lacks."""
+    used = used_by(spec)
     for name, feature in spec.features.items():
-        if feature not in features():
-            yield name, feature
+        if feature not in used:
+            message = f"this installation lacks the feature {feature}"
+            remedy = f"install all of airflow-gddl, or drop {name}"
+            yield SpecProblem(FEATURE_MISSING, (name,), getattr(spec, name), message, remedy)
+    for one in used.values():
+        yield from one.check_values(spec)
 
 
-def missing_features(spec: TableSpec) -> Iterator[SpecProblem]:
-    """`FEATURE_MISSING` for each field that asks for a feature that this installation lacks."""
-    for name, feature in lacking(spec):
-        message = f"this installation lacks the feature {feature}"
-        remedy = f"install all of airflow-gddl, or drop {name}"
-        yield SpecProblem(FEATURE_MISSING, (name,), getattr(spec, name), message, remedy)
+def problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    """What features refuse of a row."""
+    for one in used_by(spec).values():
+        yield from one.check(spec)

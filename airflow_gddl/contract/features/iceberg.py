@@ -39,10 +39,8 @@ def format_version(spec: TableSpec) -> int:
 
 def value_problems(spec: TableSpec) -> Iterator[SpecProblem]:
     if format_version(spec) not in (0, V2, V3):
-        yield SpecProblem(FIELD_VALUE, ("iceberg",), spec.iceberg, "no version of Iceberg's format", _REMEDY)
-
-
-_REMEDY = "write true (version 2), 3 or false"
+        message, remedy = "no version of Iceberg's format", "write true (version 2), 3 or false"
+        yield SpecProblem(FIELD_VALUE, ("iceberg",), spec.iceberg, message, remedy)
 
 
 def problems(spec: TableSpec) -> Iterator[SpecProblem]:
@@ -86,7 +84,6 @@ def properties(spec: TableSpec, kind: TableKind) -> Mapping[str, str]:
 FEATURE = FeatureDescriptor(
     check_values=value_problems,
     check=problems,
-    remedies={"iceberg": lambda _value: _REMEDY},
     tier=written_by,
     properties=properties,
     reads=ICEBERG_KINDS,

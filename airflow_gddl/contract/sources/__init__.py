@@ -6,15 +6,13 @@ in `spark_jobs.rooms.sources`.
 
 from __future__ import annotations
 
-import functools
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Literal, cast
+from dataclasses import dataclass
+from typing import Literal
 
 from airflow_gddl.contract.codes import SOURCE_MISSING
 from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.extensions import DIALECTS, part
 from airflow_gddl.contract.table_spec import TableSpec
 
 
@@ -27,7 +25,6 @@ class SourceDescriptor:
         check_values: problems of single values of a row, also of defaults.
         reads: what a job gets rows from that no listing of files shows; empty: the files of a service.
         modules: optional ones that jobs import for it.
-        connections: options of the row that name a connection, each with what the connection holds.
         read_once: what one reader alone may read, such as a slot, and the row's reader of it, the table or the source;
             empty: nothing.
         taken: the problem of a row of which another, named in the text, reads the same.
@@ -37,17 +34,21 @@ class SourceDescriptor:
     check_values: Callable[[TableSpec], Iterable[SpecProblem]]
     reads: Literal["", "log", "topic"] = ""
     modules: tuple[str, ...] = ()
-    connections: Mapping[str, str] = field(default_factory=dict)
     read_once: Callable[[TableSpec], tuple[str, str]] = lambda _spec: ("", "")
     taken: Callable[[TableSpec, str], SpecProblem] | None = None
 
 
-@functools.cache
-def sources() -> Mapping[str, SourceDescriptor]:
-    """Sources of this installation by name, in the order of their names."""
-    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
-    found = (importlib.import_module(f"{__name__}.{name}").SOURCE for name in names)
-    return dict(zip(names, (cast("SourceDescriptor", one) for one in found), strict=True))
+def asked_by(spec: TableSpec) -> Mapping[str, SourceDescriptor]:
+    """Sources of this installation to which the row's mode or one of its options belongs, by name."""
+    dialect = DIALECTS.built_in.get(spec.dialect)
+    options = dialect.sources if dialect else {}
+    names = sorted({spec.mode, *(options[name] for name in spec.options if name in options)})
+    return {name: one for name in names if (one := part(f"{__name__}.{name}", "SOURCE"))}
+
+
+def used_by(spec: TableSpec) -> Mapping[str, SourceDescriptor]:
+    """Those of `asked_by` that jobs read for the row: one, or none where a service writes the files."""
+    return {name: one for name, one in asked_by(spec).items() if one.is_used(spec)}
 
 
 def source_of(spec: TableSpec) -> str | None:
@@ -55,17 +56,19 @@ def source_of(spec: TableSpec) -> str | None:
 
     A mode other than `changes` is the name of a source, which this installation may lack.
     """
-    used = next((name for name, one in sources().items() if one.is_used(spec)), None)
-    return spec.mode if used is None and spec.mode != TableSpec.mode else used
+    return next(iter(used_by(spec)), None) if spec.mode == TableSpec.mode else spec.mode
 
 
-def missing_source(spec: TableSpec) -> Iterator[SpecProblem]:
-    """`SOURCE_MISSING` where this installation lacks the source that is the row's mode."""
-    if spec.mode != TableSpec.mode and spec.mode not in sources():
+def value_problems(spec: TableSpec) -> Iterator[SpecProblem]:
+    """What sources refuse; `SOURCE_MISSING` where this installation lacks the one that is the row's mode."""
+    asked = asked_by(spec)
+    if spec.mode != TableSpec.mode and spec.mode not in asked:
         message = f"this installation lacks what reads {spec.mode}"
         yield SpecProblem(SOURCE_MISSING, ("mode",), spec.mode, message, "install all of airflow-gddl, or drop mode")
+    for one in asked.values():
+        yield from one.check_values(spec)
 
 
 def reads_of(spec: TableSpec) -> Literal["", "log", "topic"]:
     """What jobs read the row's changes from before they load files; empty: a service writes the files."""
-    return next((one.reads for one in sources().values() if one.is_used(spec)), "")
+    return next((one.reads for one in used_by(spec).values()), "")

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
-from airflow_gddl.contract.basics import STRICT
 from airflow_gddl.contract.codes import FIELD_REFUSED, FIELD_TYPE, FIELD_VALUE, SOURCE_LOG_REFUSED
 from airflow_gddl.contract.errors import SpecProblem
+from airflow_gddl.contract.extensions import ConnectorName, PartitionDropped
 from airflow_gddl.contract.sources import SourceDescriptor
 from airflow_gddl.contract.table_spec import TableSpec
 
-ConnectorName = Literal["postgresql", "mysql", "sqlserver", "oracle", "mongodb"]
-PartitionDropped = Literal["report", "keep"]
 READ = "postgresql"
 """The connector whose logs jobs read, and SQLAlchemy's name of its database."""
 SLOT, PUBLICATION = "slot.name", "publication.name"
-PLACEHOLDER = "__gddl_unavailable_value_5d1c9e0b7f4a4c38a6e2d8f013b97c64"
-"""What events of a log that jobs read have for a value that the log left out; Debezium's own may be a value."""
 _OBJECT = re.compile(r"[a-z0-9_]{1,63}")
 _OURS = (
     "name", "connector.class", "topic.prefix", "topic.naming.strategy", "tasks.max", "tombstones.on.delete",
@@ -36,21 +31,6 @@ _OURS_BELOW = (
 )  # fmt: skip
 """Properties that decide which rows come and in what form: a load would differ from the log, or rows be lost."""
 _SECRET = re.compile(r"password|secret|token|credential|\.user\b|private|passphrase", re.IGNORECASE)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CaptureSpec:
-    """How jobs read the log of a source, by Debezium's engine (docs/capture.md)."""
-
-    __pydantic_config__ = STRICT
-
-    connector: ConnectorName
-    """Debezium's connector."""
-    properties: Mapping[str, Any] = field(default_factory=dict)
-    """Further properties of the connector, e.g. `slot.name`; address and credentials are those of `connection`."""
-    partition_dropped: PartitionDropped = "report"
-    """What becomes of a table of which partitions were dropped or detached, with their rows: `report` stops it, `keep`
-    goes on and keeps the rows."""
 
 
 def capture_of(spec: TableSpec) -> Mapping[str, Any] | None:
@@ -119,10 +99,6 @@ def _property(path: tuple[str, ...], name: str, value: object) -> Iterator[SpecP
         yield SpecProblem(FIELD_VALUE, path, value, "no name of a slot or a publication", remedy)
 
 
-def is_used(spec: TableSpec) -> bool:
-    return bool(capture_of(spec))
-
-
 def slot_of(spec: TableSpec) -> tuple[str, str]:
     """Connection and slot by which jobs read the row's log (empty: they read none), and its source."""
     slot = properties_of(spec)[SLOT] if (capture_of(spec) or {}).get("connector") == READ else ""
@@ -138,7 +114,7 @@ def taken(spec: TableSpec, other: str) -> SpecProblem:
 
 
 SOURCE = SourceDescriptor(
-    is_used=is_used,
+    is_used=lambda spec: bool(capture_of(spec)),
     check_values=capture_problems,
     reads="log",
     modules=("pydbzengine",),

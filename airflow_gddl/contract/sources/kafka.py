@@ -137,10 +137,6 @@ def _addresses(options: Mapping[str, Any]) -> Iterator[SpecProblem]:
             yield SpecProblem(FIELD_VALUE, ("options", name), "(not shown)", message, remedy)
 
 
-def is_used(spec: TableSpec) -> bool:
-    return bool(topic_of(spec))
-
-
 def topic_of_source(spec: TableSpec) -> tuple[str, str]:
     """The topic in the place where its source remembers how far it was read, and the table."""
     topic = topic_of(spec)
@@ -155,11 +151,10 @@ def taken(spec: TableSpec, other: str) -> SpecProblem:
 
 
 SOURCE = SourceDescriptor(
-    is_used=is_used,
+    is_used=lambda spec: bool(topic_of(spec)),
     check_values=kafka_problems,
     reads="topic",
     modules=("confluent_kafka",),
-    connections={"kafka_connection": "client's settings"},
     read_once=topic_of_source,
     taken=taken,
 )

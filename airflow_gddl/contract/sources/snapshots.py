@@ -55,11 +55,7 @@ def _needed(spec: TableSpec) -> Iterator[SpecProblem]:
         yield SpecProblem(FIELD_VALUE, ("sub_microseconds",), spec.sub_microseconds, message, remedy)
 
 
-def is_used(spec: TableSpec) -> bool:
-    return spec.mode == "snapshots"
-
-
 SOURCE = SourceDescriptor(
-    is_used=is_used,
+    is_used=lambda spec: spec.mode == "snapshots",
     check_values=problems,
 )

@@ -5,12 +5,11 @@ A module that has `act` is named as its action; the others are parts of these.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from airflow_gddl.contract.codes import ACTION_MISSING
-from airflow_gddl.contract.errors import FatalError
+from spark_jobs.rooms import found
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
@@ -26,11 +25,5 @@ def action(name: str) -> Act:
     Raises:
         FatalError: `ACTION_MISSING`: this installation lacks the module.
     """
-    module = f"{__name__}.{name}"
-    try:
-        return cast("Act", importlib.import_module(module).act)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        what, remedy = f"this job has no action {name!r}", "install all of airflow-gddl where the job runs"
-        raise FatalError(ACTION_MISSING, what, where=module, remedy=remedy) from None
+    what = f"this job has no action {name!r}"
+    return cast("Act", found(f"{__name__}.{name}", "act", ACTION_MISSING, what))

@@ -38,7 +38,7 @@ from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.identity import has_same_identity
 from spark_jobs.plan.planned_batch import FileEntry, has_few_rows
 from spark_jobs.rooms.catalogs.registrar import is_iceberg, is_pointed_to
-from spark_jobs.rooms.features import features_of, installed_features
+from spark_jobs.rooms.features import features_of, kept_features
 from spark_jobs.tables.engine import Compacted, Engine, Maintenance
 from spark_jobs.tables.replayed_log import CHECKPOINT, COMMIT, POINTER
 from spark_jobs.tables.vacuum import vacuum_hours
@@ -390,7 +390,7 @@ class _Maintenance:
         if any(feature.update(run) for feature in features_of(run)):
             return False
         if name == "replica":
-            kept.leftovers_removed += sum(feature.clean(run) for feature in installed_features())
+            kept.leftovers_removed += sum(feature.clean(run) for feature in kept_features(run))
         return True
 
     def _is_pointed_to(self, context: Engine) -> bool:

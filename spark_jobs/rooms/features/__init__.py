@@ -6,13 +6,12 @@ docs/design.md, section 5.
 
 from __future__ import annotations
 
-import importlib
 import pkgutil
 from typing import TYPE_CHECKING, cast
 
 from airflow_gddl.contract.codes import FEATURE_MISSING
-from airflow_gddl.contract.errors import FatalError
-from airflow_gddl.contract.features import lacking, used_by
+from airflow_gddl.contract.layout import STATE, join
+from spark_jobs.rooms import found
 
 if TYPE_CHECKING:
     from spark_jobs.batch.feature import Feature
@@ -25,27 +24,25 @@ def features_of(run: TableRun) -> tuple[Feature, ...]:
     Raises:
         FatalError: `FEATURE_MISSING`: this installation lacks one.
     """
-    for _, feature in lacking(run.spec):
-        raise _missing(feature)
-    return tuple(_feature(name) for name in used_by(run.spec))
+    return tuple(map(_feature, sorted({*run.spec.features.values()})))
 
 
 def installed_features() -> tuple[Feature, ...]:
     """All that this installation has, whether or not a row uses them; some are asked for by no row, and have no module
     in `airflow_gddl.contract.features`."""
-    return tuple(_feature(name) for name in sorted(module.name for module in pkgutil.iter_modules(__path__)))
+    return tuple(map(_feature, _installed()))
+
+
+def kept_features(run: TableRun) -> tuple[Feature, ...]:
+    """Of `installed_features` those that have files of tables of the row's schema, in the folder of their name."""
+    lake, exists, schema = run.job.roots.lake, run.runtime.storage.exists, run.spec.schema_name
+    return tuple(_feature(name) for name in _installed() if exists(join(lake, STATE, name, schema)))
+
+
+def _installed() -> list[str]:
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
 def _feature(name: str) -> Feature:
-    module = f"{__name__}.{name}"
-    try:
-        return cast("Feature", importlib.import_module(f"{module}.feature").FEATURE)
-    except ModuleNotFoundError as error:
-        if error.name != module:
-            raise
-        raise _missing(name) from None
-
-
-def _missing(name: str) -> FatalError:
-    what, remedy = f"this job has no feature {name!r}", "install all of airflow-gddl where the job runs"
-    return FatalError(FEATURE_MISSING, what, where=f"{__name__}.{name}", remedy=remedy)
+    what = f"this job has no feature {name!r}"
+    return cast("Feature", found(f"{__name__}.{name}.feature", "FEATURE", FEATURE_MISSING, what))

@@ -5,15 +5,14 @@ A room is a package with a module `reader`, whose `READER` is a `SourceReader`.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow_gddl.contract import actions
 from airflow_gddl.contract.codes import SOURCE_MISSING
-from airflow_gddl.contract.errors import FatalError
 from airflow_gddl.contract.sources import source_of
+from spark_jobs.rooms import found
 
 if TYPE_CHECKING:
     from airflow_gddl.contract.result import JobResult
@@ -62,6 +61,8 @@ class SourceReader:
         load_forms: columns that a load has to write otherwise than by the driver, so that they equal those of the log.
         exports: files that an erasure searches in place of change files that are made of them; None: none are.
         withdraw: removes files of the job's own making that were not loaded.
+        stream: class of what tells a continuous job which tables have news (`spark_jobs.continuous.streams`), of a
+            function that wakes the job, and the environment; None: their folders are listed.
     """
 
     has_work: Callable[[TableRun, RunTotals], bool] = lambda _run, _totals: False
@@ -72,6 +73,7 @@ class SourceReader:
     load_forms: Callable[[TableRun, SourceTable], Mapping[str, Any]] = lambda _run, _table: {}
     exports: Callable[[TableRun], tuple[PlannedFile, ...] | None] = lambda _run: None
     withdraw: Callable[[TableRun], None] = lambda _run: None
+    stream: type[Any] | None = None
 
 
 _OF_FILES = SourceReader()
@@ -85,13 +87,5 @@ def reader_of(spec: TableSpec) -> SourceReader:
     room = source_of(spec)
     if room is None:
         return _OF_FILES
-    package = f"{__name__}.{room}"
-    try:
-        return cast("SourceReader", importlib.import_module(f"{package}.reader").READER)
-    except ModuleNotFoundError as error:
-        if error.name not in (package, f"{package}.reader"):
-            raise
-        what = f"{spec.table}: this job's installation lacks what reads its source ({room})"
-        raise FatalError(
-            SOURCE_MISSING, what, where=package, remedy="install all of airflow-gddl where the job runs"
-        ) from None
+    what = f"{spec.table}: this job's installation lacks what reads its source ({room})"
+    return cast("SourceReader", found(f"{__name__}.{room}.reader", "READER", SOURCE_MISSING, what))

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 from airflow_gddl.contract.codes import TOPIC_UNREADABLE
 from airflow_gddl.contract.errors import FatalError
 from spark_jobs.rooms.dialects.debezium.avro_files import LENGTHS, MAGIC, encoded_lengths
-from spark_jobs.rooms.dialects.kafka_log import Message, SchemaRegistry
 
 _HEADER = 5
 """Bytes before a message of a registry: zero, and the number of its schema."""
@@ -28,6 +27,38 @@ _BLOCK_BYTES = 256 * 1024
 _NAMED = ("record", "error", "enum", "fixed")
 _Schemas = tuple[Any, Any]
 """Avro's schemas of value and key; None: the key has none."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message of a partition.
+
+    Attributes:
+        time: milliseconds since the epoch, by the producer's or the broker's clock.
+        value: None: a tombstone.
+    """
+
+    offset: int
+    time: int
+    key: bytes | None
+    value: bytes | None
+
+    @property
+    def size(self) -> int:
+        return len(self.key or b"") + len(self.value or b"")
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """A schema by its id; it never changes.
+
+    Attributes:
+        kind: `AVRO`, `JSON` or `PROTOBUF`.
+        schema: Avro's, as JSON; null for the others.
+    """
+
+    kind: str
+    schema: Any
 
 
 @dataclass(frozen=True)
@@ -54,13 +85,13 @@ class TopicFiles:
 
     Attributes:
         topic: for errors.
-        registry: None: none is named.
+        schema_of: gives the schema of a number in a registry; None: none is named.
         ignored: messages so far that are no changes of rows: changes of the schema.
         lone: tombstones so far whose delete Kafka has compacted away.
     """
 
     topic: str
-    registry: SchemaRegistry | None
+    schema_of: Callable[[int], RegisteredSchema] | None
     ignored: int = 0
     lone: int = 0
 
@@ -72,7 +103,7 @@ class TopicFiles:
 
         Raises:
             FatalError: `TOPIC_UNREADABLE`: they are neither JSON nor of a registry.
-            GddlError: as `SchemaRegistry.schema`.
+            GddlError: as `schema_of`.
         """
         self.lone += _lone(messages) if follows else 0
         changes = [message for message in messages if message.value is not None]
@@ -88,16 +119,16 @@ class TopicFiles:
         number = _number(message.value)
         if number is None:
             return None
-        if self.registry is None:
+        if self.schema_of is None:
             what = f"offset {message.offset} of {self.topic} begins as a message of a schema registry, or is no JSON"
             raise FatalError(TOPIC_UNREADABLE, what, remedy="name the registry in schema_registry")
-        if (value := self.registry.schema(number)).kind == "JSON":
+        if (value := self.schema_of(number)).kind == "JSON":
             return None
         if value.kind != "AVRO":
             what = f"offset {message.offset} of {self.topic} is of type {value.kind}"
             raise FatalError(TOPIC_UNREADABLE, what, remedy="let the connector write JSON or Avro")
         number = _number(message.key)
-        key = None if number is None else self.registry.schema(number)
+        key = None if number is None else self.schema_of(number)
         return value.schema, None if key is None or key.kind != "AVRO" else key.schema
 
     def _is_ignored(self, message: Message, schemas: _Schemas | None) -> bool:

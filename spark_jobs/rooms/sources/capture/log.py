@@ -36,8 +36,7 @@ from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
-from spark_jobs.rooms.dialects.debezium.topic_files import TopicFiles
-from spark_jobs.rooms.dialects.kafka_log import Message
+from spark_jobs.rooms.dialects.debezium.topic_files import Message, TopicFiles
 from spark_jobs.rooms.sources import LogEnd
 from spark_jobs.rooms.sources.capture.catalog import read_catalog
 from spark_jobs.rooms.sources.capture.engine import OF_ENGINE, Batch, Engine, Record

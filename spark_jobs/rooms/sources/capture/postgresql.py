@@ -19,6 +19,7 @@ from airflow_gddl.contract.codes import (
     TABLE_BUSY,
 )
 from airflow_gddl.contract.errors import FatalError, RetriableError
+from airflow_gddl.contract.extensions import PLACEHOLDER
 from airflow_gddl.contract.postgresql_log import (
     PublishedTable,
     lsn_of,
@@ -29,7 +30,7 @@ from airflow_gddl.contract.postgresql_log import (
     table_findings,
 )
 from airflow_gddl.contract.result import RunWarning, Warnings
-from airflow_gddl.contract.sources.capture import PLACEHOLDER, PUBLICATION, SLOT
+from airflow_gddl.contract.sources.capture import PUBLICATION, SLOT
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.rooms.sources.capture.engine import Batch
 from spark_jobs.rooms.sources.capture.frames import own_topics

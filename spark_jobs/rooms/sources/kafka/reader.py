@@ -8,6 +8,7 @@ from airflow_gddl.contract.result import JobResult
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.rooms.sources import READING, SourceReader
+from spark_jobs.rooms.sources.kafka.stream import TopicStream
 from spark_jobs.rooms.sources.kafka.topic import capture_topic, has_messages
 
 if TYPE_CHECKING:
@@ -20,4 +21,4 @@ def load(run: TableRun, totals: RunTotals, then: Load) -> JobResult:
     return then(run, totals)
 
 
-READER = SourceReader(has_work=has_messages, load=load)
+READER = SourceReader(has_work=has_messages, load=load, stream=TopicStream)

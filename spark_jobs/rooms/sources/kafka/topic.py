@@ -27,8 +27,8 @@ from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.commit_files import read_small
-from spark_jobs.rooms.dialects.debezium.topic_files import TopicFile, TopicFiles
-from spark_jobs.rooms.dialects.kafka_log import KafkaLog, Message, SchemaRegistry, TopicState, kafka_log
+from spark_jobs.rooms.dialects.debezium.topic_files import Message, TopicFile, TopicFiles
+from spark_jobs.rooms.sources.kafka.log import KafkaLog, SchemaRegistry, TopicState, kafka_log
 
 _WAIT_SECONDS = 600.0
 _POSITION = "position.json"
@@ -82,7 +82,8 @@ def capture_topic(run: TableRun, totals: RunTotals) -> None:
         return
     runtime = run.runtime
     with Claim.acquire(runtime.storage, reading.folder, run.job.run_id, runtime.clock, _WAIT_SECONDS) as claim:
-        captured = _TopicCapture(run, reading, claim, TopicFiles(reading.topic, reading.registry))
+        schema_of = None if reading.registry is None else reading.registry.schema
+        captured = _TopicCapture(run, reading, claim, TopicFiles(reading.topic, schema_of))
         captured.carry_out()
     captured.tell(totals)
 

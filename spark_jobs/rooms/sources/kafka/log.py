@@ -26,6 +26,7 @@ from airflow_gddl.contract.errors import FatalError, GddlError, RetriableError
 from airflow_gddl.contract.packages import needed_by
 from airflow_gddl.contract.sources.kafka import REGISTRY, REGISTRY_USER, SERVERS, client_settings
 from spark_jobs.plan.batching import SourceLimits
+from spark_jobs.rooms.dialects.debezium.topic_files import Message, RegisteredSchema
 
 _QUIET = logging.getLogger(f"{__name__}.client")
 """The client's own log: each attempt to connect that fails. What is wrong is in our errors."""
@@ -48,25 +49,6 @@ _REFUSED = (
     "_AUTHENTICATION", "_SSL", "SASL_AUTHENTICATION_FAILED", "TOPIC_AUTHORIZATION_FAILED",
     "CLUSTER_AUTHORIZATION_FAILED", "GROUP_AUTHORIZATION_FAILED", "UNSUPPORTED_SASL_MECHANISM", "ILLEGAL_SASL_STATE",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Message:
-    """A message of a partition.
-
-    Attributes:
-        time: milliseconds since the epoch, by the producer's or the broker's clock.
-        value: None: a tombstone.
-    """
-
-    offset: int
-    time: int
-    key: bytes | None
-    value: bytes | None
-
-    @property
-    def size(self) -> int:
-        return len(self.key or b"") + len(self.value or b"")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,19 +249,6 @@ def kafka_log(settings: Mapping[str, str], answer_seconds: float = SourceLimits.
 
 
 _REGISTRY_SECONDS, _MOST_SCHEMAS = 15.0, 10_000
-
-
-@dataclass(frozen=True)
-class RegisteredSchema:
-    """A schema by its id; it never changes.
-
-    Attributes:
-        kind: `AVRO`, `JSON` or `PROTOBUF`.
-        schema: Avro's, as JSON; null for the others.
-    """
-
-    kind: str
-    schema: Any
 
 
 @dataclass(frozen=True)
