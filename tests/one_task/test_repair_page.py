@@ -193,7 +193,7 @@ OF_PAGES = {
         "write into the landing folder. Give developm": (
             "s3/test_permissions_page.py::test_job_without_the_policy_of_landing_files_removes_none"
         ),
-        "gddl rebuild --table shop.orders": "recipes/test_recipes.py::test_the_recipe_works",
+        "gddl rebuild": "recipes/test_recipes.py::test_the_recipe_works",
     },
     "recipes/disaster-recovery.md": {
         "gddl reload --from-files": "recipes/test_recipes.py::test_the_recipe_works",
