@@ -156,7 +156,10 @@ COMMANDS: Mapping[str, Command] = {
         "tasks/adopt.md",
     ),
     "eject": Command(
-        "airflow_gddl.tools.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/remove.md#leave-a-plain-job-in-place-of-a-row"
+        "airflow_gddl.tools.eject.commands:eject",
+        DEPLOY,
+        "gddl eject --table shop.orders",
+        "tasks/remove.md#leave-a-plain-job-in-place-of-a-row",
     ),
     "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("airflow_gddl.cli.deploy:deploy", DEPLOY, "gddl deploy databricks", "tasks/deploy.md"),

@@ -146,7 +146,7 @@ def test_a_prefix_renames_dags_and_pools_of_tiers(folder: Callable[..., LoadedMe
     assert "It does not rename assets" in page(CI)
 
 
-SERVERLESS = "platforms/mwaa-serverless.md"
+MWAA = "platforms/mwaa.md"
 READ_WORKFLOW = """
 import json, sys
 from dagfactory import load_yaml_dags
@@ -159,7 +159,7 @@ print(json.dumps([dag.dag_id, dag.schedule, type(task).__name__, task.bash_comma
 
 
 def serverless_workflow() -> str:
-    return page(SERVERLESS).partition("```yaml\n")[2].partition("```")[0]
+    return page(MWAA).partition("```yaml\n")[2].partition("```")[0]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("dagfactory") is None, reason="an extra of benchmarks")
