@@ -1,4 +1,4 @@
-"""Other tools on the same change files: this project, MERGE by hand, deltalake by hand, Spark's AUTO CDC, Hudi.
+"""Other tools on the same change files: this project, MERGE by hand, deltalake, deltalite, Spark's AUTO CDC, Hudi.
 
     python benchmarks/peers.py [--scale 0.02] [--work plain] [--tools NAME …] [--python hudi=PATH] [--jar hudi=PATH]
 
@@ -40,13 +40,14 @@ PROGRAMS: Mapping[str, str] = {
     "one_task_vectors": "peers_delta.py",
     "merge_plain": "peers_delta.py",
     "merge_tuned": "peers_delta.py",
-    "deltalake": "peers_delta.py",
+    "deltalake": "peers_deltalake.py",
+    "deltalite": "peers_deltalake.py",
     "auto_cdc": "peers_auto_cdc.py",
     "hudi_dms": "peers_hudi.py",
     "hudi_event_time": "peers_hudi.py",
 }
 """Tools in the order in which they run, and the program of each."""
-_ELSEWHERE = {"auto_cdc": "auto_cdc", "hudi_dms": "hudi", "hudi_event_time": "hudi"}
+_ELSEWHERE = {"deltalite": "deltalite", "auto_cdc": "auto_cdc", "hudi_dms": "hudi", "hudi_event_time": "hudi"}
 """Tools that need a Python of their own, and its name for `--python` and `--jar`."""
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import handwritten
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import this_engine
 from delta.tables import DeltaTable as SparkDeltaTable
-from deltalake import DeltaTable, write_deltalake
+from peers_deltalake import DELETED, NEWER, ROW, key_range, versions_of
 from peers_tool import PeerOrder, Tool, run_tool
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -26,10 +22,9 @@ from spark_jobs.job.job_tables import run_job
 from spark_jobs.spark.session import SessionSettings
 from spark_jobs.spark.tasks import keep_freed_memory
 
-_DELETED, _FILE, _ROW = "deleted", "from_file", "row_in_file"
-_ORDER = (SEQUENCE, _FILE, _ROW)
+_FILE = "from_file"
+_ORDER = (SEQUENCE, _FILE, ROW)
 """What orders changes: the sequence, and within a transaction the place in the service's files."""
-_NEWER = f"s.{SEQUENCE} > t.{SEQUENCE}"
 
 
 class ThisProject:
@@ -44,7 +39,7 @@ class ThisProject:
             LazySpark(SessionSettings(cores=order.cores, memory=order.memory, single=True)), tier
         )
         packages = ("deltalake",) if order.tasks == "one" else ("pyspark", "delta-spark", "deltalake")
-        self.versions = _versions(*packages)
+        self.versions = versions_of(*packages)
 
     def start(self, folders: Folders) -> None:
         keep_freed_memory()  # as the program does
@@ -74,7 +69,7 @@ class PlainMerge:
 
     def __init__(self, order: PeerOrder) -> None:
         self._order = order
-        self.versions = _versions("pyspark", "delta-spark")
+        self.versions = versions_of("pyspark", "delta-spark")
 
     def start(self, folders: Folders) -> None:  # noqa: ARG002 - any folders
         self.spark = handwritten.session(self._order)
@@ -96,7 +91,7 @@ class TunedMerge:
 
     def __init__(self, order: PeerOrder) -> None:
         self._order = order
-        self.versions = _versions("pyspark", "delta-spark")
+        self.versions = versions_of("pyspark", "delta-spark")
 
     def start(self, folders: Folders) -> None:  # noqa: ARG002 - any folders
         self._spark = handwritten.session(self._order)
@@ -109,93 +104,35 @@ class TunedMerge:
             self._spark.conf.set(key, value)
 
     def load(self, folders: Folders) -> None:
-        rows = self._spark.read.parquet(*map(str, folders.load_files())).withColumn(_DELETED, F.lit(False))
+        rows = self._spark.read.parquet(*map(str, folders.load_files())).withColumn(DELETED, F.lit(False))
         ordered = rows.repartitionByRange(2 * self._order.cores, KEY).sortWithinPartitions(KEY)
         ordered.write.format("delta").save(str(folders.replica(self._order.tool)))
 
     def apply(self, folders: Folders, files: Sequence[Path]) -> None:
         net = _net_changes(self._spark, files)
-        low, high = _key_range(files)
+        low, high = key_range(files)
         target = SparkDeltaTable.forPath(self._spark, str(folders.replica(self._order.tool))).alias("t")
-        values = {c: f"s.{c}" for c in SCHEMA.names} | {_DELETED: f"s.{OPERATION} = 'D'"}
+        values = {c: f"s.{c}" for c in SCHEMA.names} | {DELETED: f"s.{OPERATION} = 'D'"}
         merge = target.merge(net.alias("s"), f"s.{KEY} = t.{KEY} AND t.{KEY} BETWEEN {low} AND {high}")
-        merge.whenMatchedUpdate(_NEWER, set=values).whenNotMatchedInsert(values=values).execute()
+        merge.whenMatchedUpdate(NEWER, set=values).whenNotMatchedInsert(values=values).execute()
 
     def export(self, folders: Folders) -> None:
         self._spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         rows = self._spark.read.format("delta").load(str(folders.replica(self._order.tool)))
-        rows.where(f"NOT {_DELETED}").select(*SCHEMA.names).write.parquet(str(folders.exported(self._order.tool)))
+        rows.where(f"NOT {DELETED}").select(*SCHEMA.names).write.parquet(str(folders.exported(self._order.tool)))
 
 
 def _net_changes(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
     """The last change of each key in a batch."""
     rows = spark.read.parquet(*map(str, files)).select(
-        "*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(_ROW)
+        "*", F.col("_metadata.file_name").alias(_FILE), F.col("_metadata.row_index").alias(ROW)
     )
     newest_first = Window.partitionBy(KEY).orderBy(*(F.col(c).desc() for c in _ORDER))
-    return rows.withColumn("nth", F.row_number().over(newest_first)).where("nth = 1").drop("nth", _FILE, _ROW)
-
-
-class DeltaLakeMerge:
-    """`DeltaTable.merge` of the package deltalake, after pyarrow has left the last change of each key."""
-
-    def __init__(self, order: PeerOrder) -> None:
-        self._name = order.tool
-        self.versions = _versions("deltalake", "pyarrow")
-
-    def start(self, folders: Folders) -> None:
-        pass
-
-    def load(self, folders: Folders) -> None:
-        for file in folders.load_files():
-            rows = pq.read_table(file)
-            rows = rows.append_column(_DELETED, pa.repeat(False, len(rows)))
-            write_deltalake(str(folders.replica(self._name)), rows, mode="append")
-
-    def apply(self, folders: Folders, files: Sequence[Path]) -> None:
-        net = _net_rows(files)
-        low, high = _key_range(files)
-        values = {c: f"s.{c}" for c in (*SCHEMA.names, _DELETED)}
-        merge = DeltaTable(str(folders.replica(self._name))).merge(
-            net,
-            f"s.{KEY} = t.{KEY} AND t.{KEY} BETWEEN {low} AND {high}",
-            source_alias="s",
-            target_alias="t",
-            streamed_exec=False,
-        )
-        merge.when_matched_update(values, predicate=_NEWER).when_not_matched_insert(values).execute()
-
-    def export(self, folders: Folders) -> None:
-        rows = DeltaTable(str(folders.replica(self._name))).to_pyarrow_table(columns=[*SCHEMA.names, _DELETED])
-        folders.exported(self._name).mkdir()
-        live = rows.filter(pc.invert(rows[_DELETED])).drop_columns(_DELETED)
-        pq.write_table(live, folders.exported(self._name) / "rows.parquet")
-
-
-def _net_rows(files: Sequence[Path]) -> pa.Table:
-    """The last change of each key in a batch: the greatest sequence, among equal ones the last file and row."""
-    rows = pa.concat_tables(pq.read_table(f) for f in files)
-    places = pa.array(range(len(rows)), pa.int64())
-    order = pc.sort_indices(pa.table([rows[KEY], rows[SEQUENCE], places], names=[KEY, SEQUENCE, _ROW]),
-                            sort_keys=[(c, "ascending") for c in (KEY, SEQUENCE, _ROW)])  # fmt: skip
-    keys = rows[KEY].take(order).combine_chunks()
-    last = pc.not_equal(keys.slice(0, len(keys) - 1), keys.slice(1))
-    net = rows.take(order.filter(pa.concat_arrays([last, pa.array([True])])))
-    return net.append_column(_DELETED, pc.equal(net[OPERATION], "D")).drop_columns(OPERATION)
-
-
-def _key_range(files: Sequence[Path]) -> tuple[int, int]:
-    """Least and greatest key of a batch, by which files of the table can be left out."""
-    ends = [pc.min_max(pq.read_table(f, columns=[KEY])[KEY]).as_py() for f in files]
-    return min(e["min"] for e in ends), max(e["max"] for e in ends)
-
-
-def _versions(*packages: str) -> tuple[str, ...]:
-    return tuple(f"{p} {importlib.metadata.version(p)}" for p in packages)
+    return rows.withColumn("nth", F.row_number().over(newest_first)).where("nth = 1").drop("nth", _FILE, ROW)
 
 
 def _tool(order: PeerOrder) -> Tool:
-    kinds = {"merge_plain": PlainMerge, "merge_tuned": TunedMerge, "deltalake": DeltaLakeMerge}
+    kinds = {"merge_plain": PlainMerge, "merge_tuned": TunedMerge}
     return kinds.get(order.tool, ThisProject)(order)
 
 

@@ -111,7 +111,7 @@ COMMANDS: Mapping[str, Command] = {
     "schema": Command(
         "airflow_gddl.cli.schema:schema", RUN, "gddl schema --table shop.orders --format json-schema", "consumers.md"
     ),
-    "errors": Command("airflow_gddl.cli.repair:app", EVERYDAY, "gddl errors list", "tasks/what-a-code-means.md"),
+    "errors": Command("airflow_gddl.cli.repair:app", EVERYDAY, "gddl errors list", "tasks/rerun-or-backfill.md"),
     "codes": Command("airflow_gddl.cli.codes:codes", REPAIR, "gddl codes TABLE_BUSY", "codes.md"),
     "rebuild": Command(
         "airflow_gddl.cli.repair:rebuild",
@@ -156,7 +156,10 @@ COMMANDS: Mapping[str, Command] = {
         "tasks/adopt.md",
     ),
     "eject": Command(
-        "airflow_gddl.tools.eject.commands:eject", DEPLOY, "gddl eject --table shop.orders", "tasks/leave.md"
+        "airflow_gddl.tools.eject.commands:eject",
+        DEPLOY,
+        "gddl eject --table shop.orders",
+        "tasks/remove.md#leave-a-plain-job-in-place-of-a-row",
     ),
     "bundle": Command("airflow_gddl.cli.deploy:bundle", DEPLOY, "gddl bundle --for mwaa", "tasks/deploy.md"),
     "deploy": Command("airflow_gddl.cli.deploy:deploy", DEPLOY, "gddl deploy databricks", "tasks/deploy.md"),

@@ -1,7 +1,7 @@
 """Until when everything of a source is known to have come, and whether its log stands still; pure.
 
-What is evidence, and what isn't: docs/decisions/sources-and-security.md. Moments are seconds since the epoch; None: none, or not
-known.
+What is evidence, and what isn't: docs/decisions/sources-and-security.md. Moments are seconds since the
+epoch; None: none, or not known.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def recast(values: pa.Array | pa.ChunkedArray, target: pa.DataType) -> pa.Array:
         values = flat(values)
     if isinstance(values, pa.ExtensionArray):
         values = values.storage
-    if pt.is_dictionary(values.type):
+    if values.type != target and pt.is_dictionary(values.type):
         values = values.dictionary_decode()
     source = values.type
     if source == target:

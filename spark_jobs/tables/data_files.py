@@ -122,6 +122,8 @@ def _values(rows: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
 
 def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
     """Least and greatest value as JSON takes them; null where they can't be written."""
+    if pt.is_dictionary(values.type):
+        values = flat(pc.unique(values))
     kind = values.type
     if pt.is_date(kind) or pt.is_timestamp(kind):
         return _times(values)
@@ -185,17 +187,35 @@ _CHANGE_DATA = "_change_data/"
 """Folder of change data files in Delta's protocol."""
 _TOGETHER = 128 * 1024**2
 """Bytes of row groups, not compressed, that are in memory together."""
-_SAMPLE, _SMALL, _PARTS, _DIFFERENT = 1_000, 20_000, 20, 0.95
+_SAMPLE, _SMALL, _PARTS, _DIFFERENT, _SHRUNK = 1_000, 20_000, 20, 0.95, 0.75
 """Rows that are looked at, of a larger file than a small one in so many parts of it; the share of different values that
-needs no dictionary."""
+needs no dictionary; the share of its bytes to which a text must shrink to be compressed."""
 _TEXTS = frozenset(f"{GDDL}.{name}" for name in ("op", "source_file", "batch_id", "source_type", "region"))
 
 
 def opened(source: Any) -> pq.ParquetFile:
-    """A data file. Texts of `_gddl` have few values: as dictionaries they are read in a twentieth of the time."""
+    """A data file. Texts of few values, as those of `_gddl`, are read as dictionaries in a twentieth of the time."""
     footer = pq.read_metadata(source)
-    texts = [path for path in _paths(footer) if path in _TEXTS]
+    texts = [*_alike(footer)] if footer.num_rows > _SMALL else [path for path in _paths(footer) if path in _TEXTS]
     return pq.ParquetFile(source, metadata=footer, coerce_int96_timestamp_unit="us", read_dictionary=texts)
+
+
+def _alike(footer: pq.FileMetaData) -> Iterator[str]:
+    """Paths of texts of a larger file that have few values: their indexes take less than four bytes each."""
+    group = footer.row_group(0)
+    for number in range(group.num_columns):
+        chunk = group.column(number)
+        is_text = chunk.has_dictionary_page and footer.schema.column(number).logical_type.type == "STRING"
+        if is_text and chunk.total_uncompressed_size < 4 * chunk.num_values:
+            yield chunk.path_in_schema
+
+
+def _as_read(wanted: pa.DataType, read: pa.DataType) -> pa.DataType:
+    """A type whose texts are dictionaries where they are read as such."""
+    if pt.is_struct(wanted) and pt.is_struct(read):
+        there = {field.name: field.type for field in read}
+        return pa.struct([field.with_type(_as_read(field.type, there.get(field.name, field.type))) for field in wanted])
+    return read if pt.is_dictionary(read) and pt.is_string(wanted) else wanted
 
 
 def _paths(footer: pq.FileMetaData) -> Iterator[str]:
@@ -348,16 +368,21 @@ def bounds(source: pq.ParquetFile, group: int, name: str) -> tuple[Any, Any] | N
 
 
 def read_parts(
-    storage: Storage, table: str, file: DataFile, schema: pa.Schema
+    storage: Storage, table: str, file: DataFile, schema: pa.Schema, *, as_read: bool = False
 ) -> Iterator[tuple[pa.Table, np.ndarray]]:
     """Rows of a data file in the columns and types of a schema, with their numbers in it, as many as fit into memory.
 
     Rows that a vector deletes are left out.
+
+    Args:
+        as_read: texts that are read as dictionaries stay so.
     """
     deleted = np.zeros(0, np.int64) if file.vector is None else rows_of(storage, table, file.vector)
     start = 0
     with storage.open_input(join(table, file.path)) as stream:
         source = opened(stream)
+        if as_read:
+            schema = pa.schema([*_as_read(pa.struct([*schema]), pa.struct([*source.schema_arrow]))])
         for groups in groups_together(source):
             rows = read_groups(source, groups, file, schema)
             count = sum(source.metadata.row_group(group).num_rows for group in groups)
@@ -607,10 +632,11 @@ class WithoutRows:
         """Actions that add the new files: one for each part of the old file that fits into memory."""
         file, chosen = part
         made: list[Action] = []
-        for rows, numbers in read_parts(storage, self._table, file, self.target.schema):
+        as_read = file.baseline is None
+        for rows, numbers in read_parts(storage, self._table, file, self.target.schema, as_read=as_read):
             hit = np.ones(len(numbers), bool) if chosen is None else np.isin(numbers, chosen)
             selected = rows.filter(pa.array(hit if self.only else ~hit))
-            made += self.target.write(storage, selected, self.now)
+            made += replace(self.target, schema=rows.schema).write(storage, selected.unify_dictionaries(), self.now)
         return made
 
     @property
@@ -671,14 +697,15 @@ def save_rows(rows: pa.Table, target: Any, *, packed: bool) -> None:
     """
     rows = without_empty_sequence(rows)
     rising = _rising(rows) if packed else []
+    dictionaries, compression = _with_dictionary(rows, rising)
     pq.write_table(
         rows,
         target,
-        compression="snappy",
+        compression=compression,
         coerce_timestamps="us",
         store_schema=False,
         write_statistics=file_statistics(rows),
-        use_dictionary=_with_dictionary(rows, rising),
+        use_dictionary=dictionaries,
         column_encoding=dict.fromkeys(rising, "DELTA_BINARY_PACKED") or None,
     )
 
@@ -719,22 +746,37 @@ def without_empty_sequence(rows: pa.Table) -> pa.Table:
     return rows.set_column(at, GDDL, pa.StructArray.from_arrays(parts, fields=fields, mask=mask))
 
 
-def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> bool | list[str]:
-    """Columns of which the file keeps a dictionary: not of `rising` ones.
+def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> tuple[bool | list[str], str | dict[str, str]]:
+    """Columns of which the file keeps a dictionary, not of `rising` ones; and how it compresses its columns.
 
     A dictionary of values that are nearly all different is larger than the values themselves, and costs a third of the
-    time. A larger file gives such a dictionary up by itself, but when it has been built.
+    time. A larger file gives such a dictionary up by itself, but when it has been built. Texts without a dictionary
+    that Snappy hardly shrinks, as digits at random, take it five times as long as to write them as they are.
     """
     if rows.num_rows < _SAMPLE and not rising:
+        return True, "snappy"
+    rows = rows.flatten()
+    plain, dense = {*rising}, set()
+    for name, values in zip(rows.column_names, _sample(rows).columns, strict=True):
+        if rows.num_rows < _SAMPLE or _is_alike(values):
+            continue
+        plain.add(name)
+        if pt.is_string(values.type) and rows.num_rows > _SMALL:
+            text = flat(values).buffers()[2]
+            if len(pa.compress(text, "snappy", asbytes=True)) > _SHRUNK * text.size:
+                dense.add(name)
+    leaves = {field.name: _leaves(field.name, field.type) for field in rows.schema}
+    dictionaries = [leaf for name in leaves if name not in plain for leaf in leaves[name]]
+    if not dense:
+        return dictionaries, "snappy"
+    return dictionaries, {leaf: "snappy" for name in leaves if name not in dense for leaf in leaves[name]}
+
+
+def _is_alike(values: pa.ChunkedArray) -> bool:
+    """Whether values are to have a dictionary: those of nested columns always are."""
+    if pt.is_nested(values.type) or pt.is_dictionary(values.type):
         return True
-    sample = _sample(rows)
-    enough = _DIFFERENT * sample.num_rows if rows.num_rows >= _SAMPLE else math.inf
-    return [
-        leaf
-        for field, values in zip(rows.schema, sample.columns, strict=True)
-        if field.name not in rising and (pt.is_nested(field.type) or pc.count_distinct(values).as_py() < enough)
-        for leaf in _leaves(field.name, field.type)
-    ]
+    return bool(pc.count_distinct(values).as_py() <= _DIFFERENT * (len(values) - values.null_count))
 
 
 def _sample(rows: pa.Table) -> pa.Table:

@@ -79,7 +79,7 @@ class TaskBounds:
     load: int = 4 * 1024**2
     batch: int = 64 * 1024**2
     key_range: int = 16 * 1024**2
-    whole: int = 256 * 1024**2
+    whole: int = 32 * 1024**2
 
 
 def usual_bounds(_table: str) -> TaskBounds:

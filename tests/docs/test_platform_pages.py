@@ -21,7 +21,7 @@ from airflow_gddl.topology.pipelines import arrange, pools
 from tests.unit.pages import ROOT, page
 
 GDDL = [sys.executable, "-m", "airflow_gddl.cli.main"]
-CI = "recipes/metadata-in-ci.md"
+CI = "recipes/dev-and-prod.md"
 ROW = "tables:\n  - {table: shop.orders, keys: [id]}\n"
 
 
@@ -120,7 +120,7 @@ def folder(tmp_path: Path) -> Callable[..., LoadedMetadata]:
 
 
 def test_variables_of_two_environments_win(folder: Callable[..., LoadedMetadata]) -> None:
-    text = page("recipes/dev-and-prod.md")
+    text = page(CI)
     values = {
         "GDDL_LANDING": "/dev/landing", "GDDL_LAKE": "/dev/lake", "GDDL_SOURCES__CRM__LANDING": "/dev/crm",
         "GDDL_CATALOGS__MAIN__REGION": "us-east-1",
@@ -143,7 +143,7 @@ def test_a_prefix_renames_dags_and_pools_of_tiers(folder: Callable[..., LoadedMe
     assert dags["dev_"] == {f"dev_{dag_id}" for dag_id in dags[""]}
     named = {prefix: set(pools(found)) - {"gddl_continuous"} for prefix, found in arranged.items()}
     assert named["dev_"] == {f"dev_{name}" for name in named[""]}
-    assert "It does not rename assets" in page("recipes/dev-and-prod.md")
+    assert "It does not rename assets" in page(CI)
 
 
 MWAA = "platforms/mwaa.md"

@@ -193,12 +193,11 @@ OF_PAGES = {
         "write into the landing folder. Give developm": (
             "s3/test_permissions_page.py::test_job_without_the_policy_of_landing_files_removes_none"
         ),
-        "gddl rebuild --table shop.orders": "recipes/test_recipes.py::test_the_recipe_works",
+        "gddl rebuild": "recipes/test_recipes.py::test_the_recipe_works",
     },
     "recipes/disaster-recovery.md": {
         "gddl reload --from-files": "recipes/test_recipes.py::test_the_recipe_works",
     },
-    "recipes/metadata-in-ci.md": {"gddl rebuild": "recipes/test_recipes.py::test_the_recipe_works"},
     "repair.md": {
         "differs from its own changes (`VERIFY_DIFFERENT`)": "one_task/test_repair_page.py::damaged",
         "reads no landing file, and": "one_task/test_landing_retention.py::test_a_rebuild_afterwards_is_equal",
@@ -250,7 +249,6 @@ OF_PAGES = {
         "some rows, read from the source": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows",
         "`SWEEP_HELD`": "scenarios/r09_reload_held",
     },
-    "tasks/what-a-code-means.md": {"row, file": "commands/test_cli.py::test_errors_replay_orders_the_chosen_codes"},
     "tutorial.md": {
         "gddl errors replay --table shop.orders": "recipes/test_recipes.py::test_the_tutorial_works",
     },

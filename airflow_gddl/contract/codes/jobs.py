@@ -134,7 +134,7 @@ EJECT_UNSUPPORTED = Code(
     "EJECT_UNSUPPORTED",
     "fatal",
     "a plain job would load this table wrongly; nothing was written",
-    "as the message says; see [Leave](tasks/leave.md)",
+    "as the message says; see [Leave](tasks/remove.md#leave-a-plain-job-in-place-of-a-row)",
 )
 ENVIRONMENT_FAILED = Code(
     "ENVIRONMENT_FAILED",

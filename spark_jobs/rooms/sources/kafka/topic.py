@@ -1,7 +1,8 @@
 """Changes that the job itself reads from a topic of Kafka, and writes as change files, without a sink connector.
 
 What is to be read next is stored first, then its files are written if absent, then how far they go. After a kill the
-same messages are read again, so that the same files result. See docs/debezium.md, docs/decisions/sources-and-security.md.
+same messages are read again, so that the same files result. See docs/debezium.md and
+docs/decisions/sources-and-security.md.
 """
 
 from __future__ import annotations
