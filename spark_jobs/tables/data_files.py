@@ -758,7 +758,8 @@ def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> tuple[bool | list
     rows = rows.flatten()
     plain, dense = {*rising}, set()
     for name, values in zip(rows.column_names, _sample(rows).columns, strict=True):
-        if rows.num_rows < _SAMPLE or _is_alike(values):
+        is_known = rows.num_rows < _SAMPLE or pt.is_nested(values.type) or pt.is_dictionary(values.type)
+        if is_known or pc.count_distinct(values).as_py() <= _DIFFERENT * (len(values) - values.null_count):
             continue
         plain.add(name)
         if pt.is_string(values.type) and rows.num_rows > _SMALL:
@@ -770,13 +771,6 @@ def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> tuple[bool | list
     if not dense:
         return dictionaries, "snappy"
     return dictionaries, {leaf: "snappy" for name in leaves if name not in dense for leaf in leaves[name]}
-
-
-def _is_alike(values: pa.ChunkedArray) -> bool:
-    """Whether values are to have a dictionary: those of nested columns always are."""
-    if pt.is_nested(values.type) or pt.is_dictionary(values.type):
-        return True
-    return bool(pc.count_distinct(values).as_py() <= _DIFFERENT * (len(values) - values.null_count))
 
 
 def _sample(rows: pa.Table) -> pa.Table:
