@@ -6,8 +6,10 @@ The loop and the YAML give every table a DAG of four tasks with a cron schedule,
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from airflow_gddl.contract.spec import AirflowView
 
@@ -41,6 +43,39 @@ for n in range({tables}):
         first = BashOperator(task_id="initial_load", bash_command=f"true {{n}}")
         increments = BashOperator(task_id="incremental_load", bash_command=f"true {{n}}")
         landed >> first >> increments >> BashOperator(task_id="publish", bash_command=f"true {{n}}")
+    globals()[dag.dag_id] = dag
+"""
+_BY_HAND = """\
+import json
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from airflow.sdk import DAG, Asset
+
+from airflow_gddl.dags.factory import params
+from airflow_gddl.operators.jobs import GddlIncrementalLoadOperator, GddlInitialLoadOperator
+from airflow_gddl.sensors.tables import GddlTablesSensor
+
+form = params()
+for one in json.loads(Path({listed!r}).read_text()):
+    with DAG(
+        one["dag_id"],
+        schedule="@hourly",
+        start_date=datetime(2024, 1, 1),
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(hours=5),
+        tags=one["tags"],
+        doc_md=one["doc"],
+        params=form,
+    ) as dag:
+        common = {{"pipeline": one["dag_id"], "metadata": {metadata!r}, "owner": "airflow", "retries": 1}}
+        common["execution_timeout"] = timedelta(hours=2)
+        loads = {{**common, "pool": one["pool"], "outlets": [Asset(name) for name in one["assets"]]}}
+        GddlTablesSensor(task_id="landed", deferrable=True, **common) >> [
+            GddlInitialLoadOperator(task_id="initial_load", deferrable=True, **loads),
+            GddlIncrementalLoadOperator(task_id="incremental_load", deferrable=True, **loads),
+        ]
     globals()[dag.dag_id] = dag
 """
 _FACTORY = """\
@@ -97,6 +132,13 @@ class Fleet:
 
     def write_loop(self, root: Path) -> Path:
         return _folder(root, {"loop.py": _LOOP.format(tables=self.tables)})
+
+    def write_by_hand(self, root: Path, metadata: Path, dags: Sequence[Mapping[str, Any]]) -> Path:
+        """A loop over DAGs of the same operators; `dags`: `dag_id`, `tags`, `doc`, `pool` and `assets` of each."""
+        listed = root / "dags.json"
+        root.mkdir(parents=True)
+        listed.write_text(json.dumps(dags))
+        return _folder(root, {"by_hand.py": _BY_HAND.format(listed=str(listed), metadata=str(metadata))})
 
     def write_factory(self, root: Path) -> Path:
         """JSON is YAML; a file of flow style spares this program a YAML writer, and dag-factory nothing."""

@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,10 @@ def measure(fleet: Fleet, root: Path, *, only_ours: bool) -> Mapping[str, float 
     read = check_tables(fleet, root / "ours", ours_dags, ours.parsed)
     parses = parse_cpu(root, ours_dags / "gddl.py", ours.parsed)
     extra = worker_load_extra_ms(root, ours_dags / "gddl.py", ours.parsed)
-    ratios: dict[str, float | None] = {"loop": None, "factory": None}
+    ratios: dict[str, float | None] = {"loop": None, "factory": None, "by_hand": None}
     if not only_ours:
+        by_hand = fleet.write_by_hand(root / "by_hand", root / "ours" / "metadata", read["dags"])
+        ratios["by_hand"] = round(cpu_ratio(root, ours_dags, by_hand, empty.cpu_seconds), 3)
         for name, write in (("loop", fleet.write_loop), ("factory", fleet.write_factory)):
             other = quickest(root / name, write(root / name))
             check_loop(fleet, other)
@@ -76,6 +79,7 @@ def measure(fleet: Fleet, root: Path, *, only_ours: bool) -> Mapping[str, float 
         **{f"{what}_parse_cpu_seconds": round(seconds, 2) for what, seconds in parses.items()},
         "ratio_to_dag_per_table": ratios["loop"],
         "ratio_to_dag_factory": ratios["factory"],
+        "cpu_ratio_to_same_dags": ratios["by_hand"],
         "worker_load_extra_ms": round(extra, 1),
         "metadata_us_per_row": round(read["milliseconds"] * 1000 / fleet.tables, 2),
         "peak_mib": round(ours.parsed.peak_mib, 1),
@@ -90,12 +94,26 @@ def quickest(root: Path, dags: Path) -> Parsed:
     return min(found, key=lambda parsed: parsed.seconds)
 
 
+def cpu_ratio(root: Path, ours: Path, other: Path, empty: float) -> float:
+    """CPU seconds beyond an empty folder by those of another folder with the same DAGs: in turn, the least of each."""
+    spent: dict[Path, list[float]] = {ours: [], other: []}
+    dags: set[frozenset[str]] = set()
+    for number, folder in product(range(_RUNS), spent):
+        parsed = process(root / f"{number}-{folder.parent.name}", folder)
+        spent[folder].append(parsed.cpu_seconds - empty)
+        dags.add(parsed.dags)
+    sys.stdout.write(f"CPU seconds in turn: {[[round(one, 2) for one in found] for found in spent.values()]}\n")
+    if len(dags) > 1:
+        raise WrongResultError("the loop has other DAGs")
+    return min(spent[ours]) / min(spent[other])
+
+
 def check_tables(fleet: Fleet, root: Path, dags: Path, parsed: Parsed) -> dict[str, Any]:
     """What a read of the metadata costs, after making sure that every table has its place in a stored DAG."""
     read = child(prepare(root / "read", dags), "read", str(root / "metadata"))
     if sorted(read["tables"]) != sorted(fleet.names):
         raise WrongResultError("a table is in no pipeline, or in two")
-    if set(read["dags"]) != parsed.dags:
+    if {dag["dag_id"] for dag in read["dags"]} != parsed.dags:
         raise WrongResultError(f"{len(read['dags'])} pipelines, {len(parsed.dags)} stored DAGs")
     return read
 

@@ -2,8 +2,9 @@
 
 `load FILE DAG_ID`: a worker's load of one task's DAG, as its task runner does it, which has imported Airflow before:
 the milliseconds, and which DAGs there are then. `read FOLDER`: the pipelines of a metadata folder, as a parse reads
-them: the milliseconds of a read in the middle of several, and which tables they hold. `parse FILE`: a parse of a whole
-DAG file, without what Airflow does with its DAGs: seconds of CPU, and which DAGs there are.
+them: the milliseconds of a read in the middle of several, their tables, and what a loop needs to make the same DAGs.
+`parse FILE`: a parse of a whole DAG file, without what Airflow does with its DAGs: seconds of CPU, and which DAGs there
+are.
 """
 
 from __future__ import annotations
@@ -58,7 +59,14 @@ def read(folder: str) -> dict[str, object]:
         spent.append(time.perf_counter() - begun)
     documents = [configuration.compiled_metadata(folder).pipeline(pipeline.dag_id) for pipeline in found]
     tables = [table for document in documents if document is not None for table in document.pipeline.tables]
-    return {"milliseconds": statistics.median(spent) * 1000, "dags": sorted(p.dag_id for p in found), "tables": tables}
+    from airflow_gddl.dags.factory import documentation  # noqa: PLC0415 - the same
+
+    described = [
+        {"dag_id": one.dag_id, "tags": one.tags, "pool": one.pool, "doc": documentation(one),
+         "assets": one.tables if one.view == "table" else ()}
+        for one in found
+    ]  # fmt: skip
+    return {"milliseconds": statistics.median(spent) * 1000, "dags": described, "tables": tables}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Small tables over Spark tasks, on one machine and on clusters: `mapInArrow`, largest tables first.
+"""Small tables over Spark tasks, on one machine and on clusters, the largest ones first.
 
 Every result is written below `lake/_gddl/jobs/<run_id>/` when its table is done, where the driver finds it while the
 Spark job runs. A task that runs a table of its job again (speculative, or after a task or executor was lost)
@@ -21,8 +21,6 @@ from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-
-import pyarrow as pa
 
 from airflow_gddl.contract import codec
 from airflow_gddl.contract.actions import IN_DRIVER, Run
@@ -56,7 +54,7 @@ from spark_jobs.ledger.claim import TTL_SECONDS
 from spark_jobs.spark.application import let_end_by_itself, place_of
 from spark_jobs.spark.cluster_check import check_executors, is_this_python
 from spark_jobs.spark.session_settings import is_on_a_cluster
-from spark_jobs.spark.tasks import map_in_arrow
+from spark_jobs.spark.tasks import run_in_tasks
 
 _STARTED = ".begun-"
 
@@ -229,9 +227,7 @@ class SparkSpread:
             if signal := self.stopped_by():
                 raise cancelled(signal)
             session = self.spark.for_table()
-            if is_this_python(os.environ):
-                plan_quickly(session)
-            else:
+            if not is_this_python(os.environ):
                 check_executors(session, _slots(session))
             results.clear(specs)  # of an earlier start of this job, which was killed
         except GddlError as error:
@@ -295,13 +291,6 @@ def _taken(outcomes: Sequence[TaskOutcome], remaining: dict[str, TableSpec]) -> 
             yield item
 
 
-def plan_quickly(session: SparkSession) -> None:
-    """Let an embedded Spark run its plans, each of a row a task, without compiling Java for them."""
-    from spark_jobs.spark.session import FOR_FEW_ROWS, configure  # noqa: PLC0415 - a job without work imports no Spark
-
-    configure(session, FOR_FEW_ROWS)
-
-
 def _slots(session: SparkSession) -> int:
     """Tasks that can run at once, as far as the session reports it; 4 where it doesn't (Spark Connect)."""
     # The requested number: executors may still be starting.
@@ -351,13 +340,11 @@ def _dealt(specs: Sequence[TableSpec], costs: dict[str, int], slots: int) -> lis
 def _run_tasks(
     session: SparkSession, job: JobSpec, shares: Sequence[Sequence[TableSpec]], *, steps: bool
 ) -> list[tuple[str, bytes]]:
-    """One row per task: the index of its share. A task gets all shares, which take few bytes, and decodes its own.
+    """A task gets all shares, which take few bytes, and decodes its own.
 
     Returns:
         tables with their outcomes, see `to_bytes`.
     """
-    dealt = [zlib.compress(codec.to_json(share).encode()) for share in shares]
-    numbers = session.range(0, len(shares), 1, len(shares))
     note = _stop_note(session, job)
     if note is not None:
         let_end_by_itself(session)
@@ -366,14 +353,11 @@ def _run_tasks(
         observe=print_step if steps else silent,
     )  # fmt: skip
 
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for slot in batch.column("id").to_pylist():
-                for spec in codec.from_json(tuple[TableSpec, ...], zlib.decompress(dealt[slot]).decode()):
-                    yield pa.RecordBatch.from_pydict({"table": [spec.table], "result": [to_bytes(one(spec))]})
+    def work(share: bytes) -> Iterator[bytes]:
+        return map(to_bytes, map(one, codec.from_json(tuple[TableSpec, ...], zlib.decompress(share).decode())))
 
-    rows = map_in_arrow(numbers, work, "table string, result binary").collect()
-    return [(row["table"], bytes(row["result"])) for row in rows]
+    answers = run_in_tasks(session, work, [zlib.compress(codec.to_json(share).encode()) for share in shares])
+    return list(zip((spec.table for share in shares for spec in share), answers, strict=True))
 
 
 def once(

@@ -1,14 +1,14 @@
-"""Functions over Arrow in Spark tasks, and what the processes of a job have in common: no pandas, kept memory."""
+"""Functions in Spark tasks, and what the processes of a job have in common: no pandas, kept memory."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.abc import MetaPathFinder
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -63,46 +63,63 @@ def give_back_memory() -> None:
 
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql import types as T
 
 BatchRule = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+Taken = TypeVar("Taken")
+Given = TypeVar("Given")
+
+
+def run_in_tasks(session: SparkSession, run: Callable[[Taken], Iterable[bytes]], parts: Sequence[Taken]) -> list[bytes]:
+    """What a function gives of each part, in their order, each part in a task.
+
+    On one machine by an RDD, for which Spark makes no plan: the first plan of a session takes a second.
+    """
+
+    def reports(numbers: Iterable[int]) -> Iterator[bytes]:
+        for number in numbers:
+            yield from run(parts[number])
+
+    count = len(parts)
+    if not is_on_a_cluster(os.environ):
+        carrying, most = _carrying(reports), int(session.conf.get(WORKER_MEMORY, "0") or 0)
+
+        def alone(numbers: Iterable[int]) -> Iterator[bytes]:
+            leave_pandas_out()
+            keep_freed_memory()
+            limit_memory(most)
+            try:
+                yield from carrying(numbers)
+            finally:
+                give_back_memory()
+
+        return session.sparkContext.parallelize(range(count), count).mapPartitions(alone).collect()
+
+    def in_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for report in reports(batch.column("id").to_pylist()):
+                yield pa.RecordBatch.from_pydict({"report": [report]})
+
+    rows = map_in_arrow(session.range(0, count, 1, count), in_batches, "report binary")
+    return [bytes(row[0]) for row in rows.collect()]
 
 
 def map_in_arrow(rows: DataFrame, run: BatchRule, schema: T.StructType | str) -> DataFrame:
-    """`mapInArrow`; on one machine, where its Python workers run nothing else, without the import of pandas.
-
-    Tasks get the key of masks and the credentials of sources with the function, not by a setting of Spark, which its
-    pages show.
-    """
-    if is_on_a_cluster(os.environ):
-        return rows.mapInArrow(_carrying(run), schema)
-
-    carrying = _carrying(run)
-    most = int(rows.sparkSession.conf.get(WORKER_MEMORY, "0") or 0)
-
-    def alone(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        leave_pandas_out()
-        keep_freed_memory()
-        limit_memory(most)
-        try:
-            yield from carrying(batches)
-        finally:
-            give_back_memory()
-
-    return rows.mapInArrow(alone, schema)
+    return rows.mapInArrow(_carrying(run), schema)
 
 
-def _carrying(run: BatchRule) -> BatchRule:
+def _carrying(run: Callable[[Taken], Iterator[Given]]) -> Callable[[Taken], Iterator[Given]]:
+    """The function with the key of masks and the credentials of sources: settings of Spark are shown on its pages."""
     carried = variables_for_tasks(os.environ)
     if key_id(os.environ):
         carried[MASK_KEY] = mask_key(os.environ).decode()
     if not carried:
         return run
 
-    def with_variables(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def with_variables(taken: Taken) -> Iterator[Given]:
         os.environ.update(carried)
-        yield from run(batches)
+        yield from run(taken)
 
     return with_variables
 

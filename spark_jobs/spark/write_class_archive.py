@@ -99,7 +99,7 @@ def _work_on_a_table(session: SparkSession, path: str) -> None:
         yield from batches
 
     rows = session.range(9).selectExpr("id", "cast(id AS string) AS text", "named_struct('id', id) AS part")
-    session.range(0, 2, 1, 2).mapInArrow(same, "id long").collect()
+    session.sparkContext.parallelize(range(2), 2).mapPartitions(list).collect()
     DeltaTable.createIfNotExists(session).location(path).addColumns(rows.schema).execute()
     changes = rows.repartition(2, "id").mapInArrow(same, rows.schema)
     changes.write.format("delta").mode("append").option("txnAppId", "archive").option("txnVersion", "1").save(path)

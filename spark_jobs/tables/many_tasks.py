@@ -17,7 +17,7 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_gddl.contract.codes import WORKER_DIED
@@ -33,7 +33,7 @@ from spark_jobs.plan.table_schema import TableSchema
 from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.spark.session import configure, scratch_of
 from spark_jobs.spark.session_settings import is_on_a_cluster
-from spark_jobs.spark.tasks import BatchRule, map_in_arrow
+from spark_jobs.spark.tasks import map_in_arrow, run_in_tasks
 from spark_jobs.tables import deletion_vectors
 from spark_jobs.tables.batch_by_ranges import read_large
 from spark_jobs.tables.delta_tables import Tables
@@ -64,7 +64,6 @@ from spark_jobs.tables.table_context import TableContext
 from spark_jobs.tables.vacuum import named_files, own_hours
 from spark_jobs.tables.whole_tables import BatchContext, TableWriter
 
-_REPORT = "report"
 _TASK = re.compile(r"\bTask ([0-9]{1,9}) in stage [0-9.]{1,20} failed")
 _TASKS_A_SLOT = 4
 """Enough that one long task doesn't leave the other slots idle; each takes some 50 ms by itself."""
@@ -85,15 +84,13 @@ class SparkTasks:
         tasks = min(len(parts), self.slots * _TASKS_A_SLOT)
         shared = [tuple(parts[number::tasks]) for number in range(tasks)]
 
-        def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def task(mine: Sequence[Any]) -> Iterator[bytes]:
             storage = Storage()
-            for number in _numbers(batches):
-                for part in shared[number]:
-                    yield _reporting(work(storage, part))
+            for part in mine:
+                yield encoded(work(storage, part))
 
-        numbers = self.spark.range(0, tasks, 1, tasks)
         with naming_files([[work.file_of(part) for part in mine] for mine in shared]):
-            return _reported(numbers, task)
+            return [decoded(report) for report in run_in_tasks(self.spark, task, shared)]
 
     def run_by_key(self, work: KeyWork, parts: Sequence[Any], ranges: int) -> list[Any]:
         """Rows go through the shuffle as Arrow streams, so that the JVM converts no value; on one machine by files."""
@@ -110,7 +107,7 @@ class SparkTasks:
 
         def split(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             storage = Storage()
-            for at in _numbers(batches):
+            for at in (number for batch in batches for number in batch.column("id").to_pylist()):
                 for number, table, rows in work.split(storage, listed[at]):
                     for stream in _streams(rows):
                         columns = [pa.array([number], pa.int32()), pa.array([table]), pa.array([stream])]
@@ -122,7 +119,7 @@ class SparkTasks:
                 by_table: dict[str, list[pa.Table]] = {}
                 for row in rows:
                     by_table.setdefault(row["table"], []).append(stream_rows(row["stream"]))
-                yield _reporting(work(storage, by_table))
+                yield pa.RecordBatch.from_pydict({"report": [encoded(work(storage, by_table))]})
 
         session = self.spark.newSession()
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", _STREAMS_TOGETHER)
@@ -131,7 +128,7 @@ class SparkTasks:
         # Several ranges may be in one partition.
         placed = rows.repartition(max(1, ranges), "number").sortWithinPartitions("number")
         with naming_files([[work.file_of(part)] for part in listed]):
-            return _reported(placed, act)
+            return [decoded(bytes(row[0])) for row in map_in_arrow(placed, act, "report binary").collect()]
 
     def distinct(self, files: Sequence[str], columns: Sequence[str]) -> int:
         rows = self.spark.read.parquet(*files)
@@ -139,24 +136,10 @@ class SparkTasks:
         return int(hashed.agg(F.count_distinct("h")).collect()[0][0])
 
 
-def _reporting(report: object) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pydict({_REPORT: [encoded(report)]})
-
-
-def _reported(rows: DataFrame, run: BatchRule) -> list[Any]:
-    """Run tasks that yield reports; what they report."""
-    return [decoded(bytes(row[0])) for row in map_in_arrow(rows, run, f"{_REPORT} binary").collect()]
-
-
 def folder_of_rows(spark: SparkSession) -> Path | None:
     """A new folder that all tasks can reach, since they run on this machine; None: they may run on others."""
     scratch = None if is_on_a_cluster(os.environ) else scratch_of(spark)
     return None if scratch is None else scratch / f"rows-{uuid4().hex}"
-
-
-def _numbers(batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    for batch in batches:
-        yield from batch.column("id").to_pylist()
 
 
 def _streams(rows: pa.Table) -> Iterator[bytes]:

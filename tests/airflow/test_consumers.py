@@ -81,7 +81,7 @@ def test_the_recipe_hands_on_the_version_of_each_table(stage: Stage, consumed: N
     stage.land("shop.orders")
     stage.land("shop.b")
     run()
-    text = (ROOT / "docs/recipes/downstream.md").read_text()
+    text = (ROOT / "docs/consumers.md").read_text()
     dag = stored(
         tmp_path / "consumers", "revenue", text.split("<!-- dag: revenue.py -->\n```python\n")[1].split("```")[0]
     )

@@ -98,7 +98,7 @@ def test_an_unknown_part_is_refused() -> None:
     assert "no such part: peers; there are peers-plain, peers-hard" in done.stderr
 
 
-def test_the_readme_has_the_figures_of_the_page() -> None:
+def test_the_page_of_costs_has_the_figures_of_comparison() -> None:
     """All of one run: both places of this project, and jobs by hand, the tuned ones among them."""
     found = {one["tool"]: one for one in records()["peers-plain"]["figures"]["results"]}
     tools = ("many_tasks", "one_task_vectors", "one_task", "deltalake", "merge_tuned", "merge_plain")
@@ -111,7 +111,7 @@ def test_the_readme_has_the_figures_of_the_page() -> None:
         f"hand, {cpu['deltalake']} with `DeltaTable.merge`, {cpu['merge_tuned']} with a tuned MERGE, "
         f"{cpu['merge_plain']} with a plain one"
     )
-    assert said in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert said in (ROOT / "docs" / "costs.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_has_what_merge_costs() -> None:

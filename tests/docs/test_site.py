@@ -206,8 +206,8 @@ def test_the_search_puts_tasks_before_decisions(site: Path) -> None:
 
 
 @pytest.mark.parametrize(("word", "page"), [
-    ("monitoring", "monitoring.html"), ("uninstall", "tasks/remove.html"), ("cost", "integrations.html"),
-    ("terraform", "integrations.html"), ("Prometheus", "monitoring.html"), ("dbt", "integrations.html"),
+    ("monitoring", "monitoring.html"), ("uninstall", "tasks/remove.html"), ("cost", "costs.html"),
+    ("terraform", "tasks/deploy.html"), ("Prometheus", "monitoring.html"), ("dbt", "consumers.html"),
 ])  # fmt: skip
 def test_words_that_users_search_for_find_a_page(word: str, page: str, site: Path) -> None:
     documents = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]
@@ -218,7 +218,7 @@ def test_words_that_users_search_for_find_a_page(word: str, page: str, site: Pat
 def test_pages_lead_on_and_have_tabs(site: Path) -> None:
     page = Elements(site / "monitoring.html")
     links = {attributes.get("aria-label") for tag, attributes in page.found if tag == "a"}
-    assert {"Previous: On call", "Next: Dashboard"} <= links
+    assert {"Previous: On call", "Next: Remove a table, leave, or uninstall"} <= links
     tabs = [attributes for _, attributes in page.found if "md-tabs__link" in (attributes.get("class") or "")]
     assert len(tabs) > 5
     assert re.search(r"airflow-gddl \d+\.\d+", page.text)

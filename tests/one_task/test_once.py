@@ -175,7 +175,6 @@ def test_failed_spark_jobs_are_repeated_while_tables_get_outcomes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settles: bool, rounds: int, code: str
 ) -> None:
     monkeypatch.setattr("spark_jobs.job.spread_spark.is_this_python", lambda _: True)
-    monkeypatch.setattr("spark_jobs.job.spread_spark.plan_quickly", lambda _: None)
     monkeypatch.setattr(NoSpark, "for_table", lambda *_: None)
     _, job = landed(tmp_path)
     specs = [spec_of(f"t{n}") for n in range(40)]

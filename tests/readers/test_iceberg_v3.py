@@ -59,7 +59,7 @@ def test_wrong_rows_are_told(tables: Path, tmp_path: Path) -> None:
 
 
 def test_the_page_says_what_readers_read() -> None:
-    """Readers of this environment read what version 3 writes, as the page says; and no other file of bitmaps suits all."""
+    """Readers here read what version 3 writes, as the page says; and no other file of bitmaps suits all."""
     page = Path(__file__).parents[2] / "docs/iceberg.md"
     lines = [line.strip("| ").split(" | ") for line in page.read_text().splitlines() if line.startswith("| ")]
     for reader, begin in {"pyiceberg": "PyIceberg ", "Polars, Iceberg": "Polars "}.items():

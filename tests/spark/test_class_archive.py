@@ -276,19 +276,18 @@ _STARTED_AND_STOPPED = """
 from pathlib import Path
 from spark_jobs.batch.runtime import LazySpark
 from spark_jobs.spark.session import SessionSettings
-from spark_jobs.spark.tasks import map_in_arrow
+from spark_jobs.spark.tasks import run_in_tasks
 
-def pids(batches):
-    import os, pyarrow
-    for batch in batches:
-        yield pyarrow.RecordBatch.from_pydict({"pid": [os.getppid()] * len(batch)})
+def pids(part):
+    import os
+    yield str(os.getppid()).encode()
 
 spark = LazySpark(SessionSettings(memory="1g", brief=True))
-rows = map_in_arrow(spark.for_table().range(0, 3, 1, 1), pids, "pid long").collect()
+rows = run_in_tasks(spark.for_table(), pids, range(3))
 java = spark.for_table().sparkContext._gateway.proc
 spark.stop()
 import time
-daemon = Path("/proc", str(rows[0].pid))
+daemon = Path("/proc", rows[0].decode())
 for _ in range(100):
     if not daemon.exists():
         break

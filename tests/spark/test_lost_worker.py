@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow as pa
 import pytest
 
 from airflow_gddl.contract.actions import Maintain, Rebuild
 from airflow_gddl.contract.result import JobResult
 from airflow_gddl.contract.spec import JobOptions, TableSpec
-from spark_jobs.spark.tasks import map_in_arrow
+from spark_jobs.spark.tasks import run_in_tasks
 from spark_jobs.tables import many_tasks
 from spark_jobs.tables.places import TaskBounds
 from tests.conftest import LocalPort
@@ -36,15 +35,15 @@ IN_TASKS = LocalPort("many", TaskBounds(files=-1, load=-1, key_range=2_000))
 
 
 def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:
-    """`map_in_arrow` whose first `most` processes that have written a data file die before they report it."""
+    """`run_in_tasks` whose first `most` processes that have written a data file die before they report it."""
 
-    def mapped(frame: Any, rule: Callable[..., Iterator[pa.RecordBatch]], schema: Any) -> Any:
-        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def in_tasks(session: Any, rule: Callable[[Any], Iterator[bytes]], parts: Any) -> Any:
+        def run(part: Any) -> Iterator[bytes]:
             def data_files() -> set[Path]:
                 return {path for path in Path(lake).rglob("*.parquet") if "_delta_log" not in path.parts}
 
             before = data_files()
-            reports = list(rule(batches))
+            reports = list(rule(part))
             if data_files() - before:
                 number = len(list(deaths.iterdir()))
                 if number < most:
@@ -52,9 +51,9 @@ def dying(lake: str, deaths: Path, most: int) -> Callable[..., Any]:
                     os.kill(os.getpid(), signal.SIGKILL)
             yield from reports
 
-        return map_in_arrow(frame, run, schema)
+        return run_in_tasks(session, run, parts)
 
-    return mapped
+    return in_tasks
 
 
 def run_of(phase: str, lake: Lake, spec: TableSpec) -> JobResult:
@@ -94,7 +93,7 @@ def test_files_of_a_lost_process_are_never_named_and_go_later(
             lake.land(SPEC, BEFORE if step == "load" else BROKEN, TYPES)
         if step == phase:
             with monkeypatch.context() as patched:
-                patched.setattr(many_tasks, "map_in_arrow", dying(str(tmp_path / "lake"), deaths, most))
+                patched.setattr(many_tasks, "run_in_tasks", dying(str(tmp_path / "lake"), deaths, most))
                 result = run_of(step, lake, SPEC)
             assert list(deaths.iterdir()), "no process died"
             if most > 1:

@@ -19,6 +19,7 @@ from airflow_gddl.contract.result import ExpectationCount, Freshness, JobResult,
 from airflow_gddl.metadata.files import read_yaml
 from spark_jobs.job.metrics import METRICS, points_of
 from spark_jobs.job.telemetry import publish
+from tests.unit.pages import section
 from tests.unit.test_metrics import job
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -145,7 +146,7 @@ def test_a_receiver_gets_each_metric_with_its_labels(monkeypatch: pytest.MonkeyP
 
 
 def test_jobs_send_to_where_the_collector_of_the_page_listens() -> None:
-    text = (DOCS / "dashboards.md").read_text(encoding="utf-8")
+    text = section("monitoring.md", "Metrics")
     (endpoint,) = re.findall(r"OTEL_EXPORTER_OTLP_ENDPOINT=http://(\S+)", text)
     config, _ = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     read: Mapping[str, Any] = read_yaml(config)

@@ -23,6 +23,7 @@ from spark_jobs.job.metrics import METRICS, Point, bounded, points_of
 from spark_jobs.job.telemetry import publish
 from spark_jobs.job.telemetry import send_otel as send
 from tests.harness.asked import options_of
+from tests.unit.pages import section
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana.json"
 
@@ -136,7 +137,7 @@ def test_dashboard_uses_existing_metrics() -> None:
 
 
 def test_the_page_names_every_metric_and_no_other() -> None:
-    text = (DASHBOARD.parents[1] / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    text = section("monitoring.md", "Metrics")
     names = {f"{name}_total" if kind == "counter" else name for name, (kind, _) in METRICS.items()}
     of_airflow = {"gddl_watch"}
     assert set(re.findall(r"\bgddl_[a-z_]+", text)) - of_airflow == names
