@@ -189,6 +189,7 @@ _TOOLS = {
     "one_task": "this project, `tasks: one`",
     "one_task_vectors": "this project, `tasks: one`, with deletion vectors",
     "deltalake": "`DeltaTable.merge` by hand",
+    "deltalite": "the upsert of deltalite, without sequences",
     "merge_tuned": "one tuned MERGE a batch",
     "hudi_dms": "Hudi's data source, `AWSDmsAvroPayload`",
     "hudi_event_time": "the same, `EVENT_TIME_ORDERING`",
@@ -288,6 +289,7 @@ def _airflow(found: Mapping[str, Record]) -> list[str]:
 
 _OF_PARSE = (
     ("cpu_seconds", "the same, in CPU seconds of all processes", ".1f"),
+    ("cpu_ratio_to_same_dags", "the same, by those of the same DAGs in a plain loop", ".2f"),
     ("cold_parse_cpu_seconds", "of that, the DAG file itself: CPU seconds of its first parse", ".1f"),
     ("unchanged_parse_cpu_seconds", "CPU seconds of a later parse", ".2f"),
     ("changed_parse_cpu_seconds", "CPU seconds of a parse once a row has changed", ".2f"),

@@ -179,8 +179,8 @@ class NewerDocumentError(FatalError):
 
 
 _Decoder = Callable[[Any], Any]
-_KEPT: dict[_Decoder, type] = {}
-"""Decoders of scalars, each with the class whose instances it returns as they are."""
+_KEPT: dict[_Decoder, frozenset[type]] = {}
+"""Decoders of scalars and of null, each with the classes whose instances it returns as they are."""
 
 
 class _MismatchError(Exception):
@@ -239,7 +239,7 @@ def _scalar_decoder(kind: Any) -> _Decoder:
             raise _unexpected(data, wanted)
         return float(data) if kind is float else data
 
-    _KEPT[scalar] = kind
+    _KEPT[scalar] = frozenset((kind,))
     return scalar
 
 
@@ -256,7 +256,7 @@ def _list_decoder(kind: Callable[[Iterable[Any]], Any], item: _Decoder) -> _Deco
     def items(data: Any) -> Any:
         if not isinstance(data, (list, tuple)):
             raise _unexpected(data, "a list")
-        return kind(_decode_each(enumerate(data), lambda _: item, "[{}]").values())
+        return kind(_decode_each(enumerate(data), item, "[{}]").values())
 
     return items
 
@@ -265,7 +265,7 @@ def _mapping_decoder(item: _Decoder) -> _Decoder:
     def mapping(data: Any) -> dict[str, Any]:
         if not isinstance(data, Mapping):
             raise _unexpected(data, "an object")
-        return {str(name): value for name, value in _decode_each(data.items(), lambda _: item, ".{}").items()}
+        return {str(name): value for name, value in _decode_each(data.items(), item, ".{}").items()}
 
     return mapping
 
@@ -286,6 +286,7 @@ def _union_decoder(hints: tuple[Any, ...], ignorable: frozenset[str]) -> _Decode
                 problems.append(error)
         raise problems[0] if data is not None else problems[-1]
 
+    _KEPT[union] = frozenset(hints) & _SCALARS
     return union
 
 
@@ -326,8 +327,13 @@ def _dataclass_decoder(cls: type, ignorable: frozenset[str]) -> _Decoder:
         if refused:
             name, known = min(refused), f"known fields: {', '.join(sorted(hints))}"
             raise _UnknownFieldError(f"unknown field {name!r}", f".{name}", f"{known}; {_UPGRADE}")
-        given = ((name, value) for name, value in data.items() if name not in unknown)
-        values = _decode_each(given, _field_decoders(cls, ignorable).__getitem__, ".{}")
+        decoders, values = _field_decoders(cls, ignorable), {}
+        for name in (name for name in data if name not in unknown):
+            decoder, value = decoders[name], data[name]
+            try:  # a text of a field of texts, and so on, is the value itself
+                values[name] = value if type(value) in _KEPT.get(decoder, ()) else decoder(value)
+            except _MismatchError as error:
+                raise error.below(f".{name}") from None
         for name in required:
             if name not in values:
                 raise _MismatchError(f"missing field {name!r}", f".{name}")
@@ -336,18 +342,16 @@ def _dataclass_decoder(cls: type, ignorable: frozenset[str]) -> _Decoder:
     return record
 
 
-def _decode_each(items: Iterable[tuple[Any, Any]], decoder: Callable[[Any], _Decoder], step: str) -> dict[Any, Any]:
+def _decode_each(items: Iterable[tuple[Any, Any]], decoder: _Decoder, step: str) -> dict[Any, Any]:
     """Decode each item of a mapping or list; errors name the path to the item.
 
     Args:
         step: of the path to an item, by its name or number.
     """
-    decoded = {}
+    decoded, kept = {}, _KEPT.get(decoder, ())
     for name, value in items:
         try:
-            decode_value = decoder(name)
-            # A text of a field of texts, and so on, is the value itself.
-            decoded[name] = value if type(value) is _KEPT.get(decode_value) else decode_value(value)
+            decoded[name] = value if type(value) in kept else decoder(value)
         except _MismatchError as error:
             raise error.below(step.format(name)) from None
     return decoded

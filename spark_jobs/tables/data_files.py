@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,10 @@ def _figures(rows: pa.Table, indexed: Iterable[ColumnPath]) -> dict[ColumnPath, 
     """Statistics of the indexed columns that the rows have, by path."""
     found = {}
     for path in indexed:
-        values = _values(rows, path)
+        values = rows.column(path[0]) if path[0] in rows.schema.names else None
+        for part in path[1:]:
+            has = values is not None and pt.is_struct(values.type) and values.type.get_field_index(part) >= 0
+            values = pc.struct_field(values, part) if has else None
         if values is not None:
             # Readers expect no bounds of the other types.
             has_none = pt.is_nested(values.type) or pt.is_binary(values.type) or pt.is_null(values.type)
@@ -99,25 +102,11 @@ def _statistics_of(count: int, figures: Mapping[ColumnPath, _Figures], indexed: 
 
 def file_statistics(rows: pa.Table) -> bool | list[str]:
     """Columns of which the data file keeps statistics: not of those with NaN, whose bounds pyarrow would use."""
-    odd = {field.name for field, values in zip(rows.schema, rows.columns, strict=True) if _has_nan(values)}
+    # Flattening a struct without a float would cost time for nothing.
+    names = [field.name for field in rows.schema if "float" in (kind := str(field.type)) or "double" in kind]
+    odd = {name for name in names if has_nan(flat(rows.column(name)))}
     fields = (field for field in rows.schema if field.name not in odd)
     return [leaf for field in fields for leaf in _leaves(field.name, field.type)] if odd else True
-
-
-def _has_nan(values: pa.ChunkedArray) -> bool:
-    kind = str(values.type)  # flattening a struct without a float would cost time for nothing
-    return ("float" in kind or "double" in kind) and has_nan(flat(values) if pt.is_nested(values.type) else values)
-
-
-def _values(rows: pa.Table, path: ColumnPath) -> pa.ChunkedArray | None:
-    if path[0] not in rows.schema.names:
-        return None
-    values = rows.column(path[0])
-    for part in path[1:]:
-        if not pt.is_struct(values.type) or values.type.get_field_index(part) < 0:
-            return None
-        values = pc.struct_field(values, part)
-    return values
 
 
 def _bounds(values: pa.ChunkedArray) -> tuple[Any, Any] | None:
@@ -142,14 +131,12 @@ def _times(values: pa.ChunkedArray) -> tuple[str, str] | None:
     if outside_years(values) is not None:
         return None
     ends = pc.min_max(values)
-    return _time(ends["min"].as_py()), _time(ends["max"].as_py())
-
-
-def _time(moment: date | datetime) -> str:
-    if not isinstance(moment, datetime):
-        return moment.isoformat()
-    text = moment.replace(tzinfo=None).isoformat(timespec="microseconds")
-    return text if moment.tzinfo is None else f"{text}Z"
+    low, high = ends["min"].as_py(), ends["max"].as_py()
+    if not isinstance(low, datetime):
+        return low.isoformat(), high.isoformat()
+    zone = "" if low.tzinfo is None else "Z"
+    low, high = (end.replace(tzinfo=None).isoformat(timespec="microseconds") for end in (low, high))
+    return f"{low}{zone}", f"{high}{zone}"
 
 
 def _texts(low: str, high: str) -> tuple[str, str] | None:
@@ -532,17 +519,15 @@ class FileWriter:
     def data(self, rows: pa.Table, *, data_change: bool) -> list[Action]:
         """Data files of rows of the table, one for each partition."""
         made: list[Action] = []
-        ordered, columns = self._ordered(rows), self.target.partition_by
+        columns = self.target.partition_by
+        names = [name for name in self.target.cluster_by if name in rows.column_names]
+        ordered = rows.take(ascending(rows, names)) if names else rows
         indexed = without(self.target.indexed, columns)
         for partition, part in split(ordered, columns) if columns else (((), ordered),):
             path, size = self.write(part, folder(partition) if columns else "")
             figures = statistics(part, indexed)
             made.append(delta_log.add(path, size, partition, now=self.now, data_change=data_change, statistics=figures))
         return made
-
-    def _ordered(self, rows: pa.Table) -> pa.Table:
-        names = [name for name in self.target.cluster_by if name in rows.column_names]
-        return rows.take(ascending(rows, names)) if names else rows
 
     def feed(
         self, before: pa.Table, after: pa.Table, keys: Sequence[str], *, partly: bool
@@ -758,25 +743,19 @@ def _with_dictionary(rows: pa.Table, rising: Sequence[str]) -> tuple[bool | list
     rows = rows.flatten()
     plain, dense = {*rising}, set()
     for name, values in zip(rows.column_names, _sample(rows).columns, strict=True):
-        if rows.num_rows < _SAMPLE or _is_alike(values):
+        is_known = rows.num_rows < _SAMPLE or pt.is_nested(values.type) or pt.is_dictionary(values.type)
+        if is_known or pc.count_distinct(values).as_py() <= _DIFFERENT * (len(values) - values.null_count):
             continue
         plain.add(name)
         if pt.is_string(values.type) and rows.num_rows > _SMALL:
             text = flat(values).buffers()[2]
             if len(pa.compress(text, "snappy", asbytes=True)) > _SHRUNK * text.size:
                 dense.add(name)
-    leaves = {field.name: _leaves(field.name, field.type) for field in rows.schema}
+    leaves = {f.name: _leaves(f.name, f.type) if pt.is_nested(f.type) else [f.name] for f in rows.schema}
     dictionaries = [leaf for name in leaves if name not in plain for leaf in leaves[name]]
     if not dense:
         return dictionaries, "snappy"
     return dictionaries, {leaf: "snappy" for name in leaves if name not in dense for leaf in leaves[name]}
-
-
-def _is_alike(values: pa.ChunkedArray) -> bool:
-    """Whether values are to have a dictionary: those of nested columns always are."""
-    if pt.is_nested(values.type) or pt.is_dictionary(values.type):
-        return True
-    return bool(pc.count_distinct(values).as_py() <= _DIFFERENT * (len(values) - values.null_count))
 
 
 def _sample(rows: pa.Table) -> pa.Table:

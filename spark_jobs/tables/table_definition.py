@@ -7,11 +7,21 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 from airflow_gddl.contract.features import properties_of, with_properties
 from airflow_gddl.contract.layout import Layout
 from airflow_gddl.contract.spec import TierSpec
-from airflow_gddl.contract.sql_types import DecimalType, ScalarType, SqlType, StructType, is_complex, parse_type, quoted
+from airflow_gddl.contract.sql_types import (
+    DecimalType,
+    ScalarType,
+    SqlType,
+    StructField,
+    StructType,
+    is_complex,
+    parse_type,
+    quoted,
+)
 from spark_jobs.plan.table_schema import EVENT_FIELDS, GDDL, Column, TableSchema
 from spark_jobs.rules import quarantine
 from spark_jobs.rules.fold import FORCED
@@ -41,7 +51,7 @@ def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> st
     others = [c.name for c in columns if c.name != GDDL and c.name not in first]
     chosen: list[ColumnPath] = []
     for name in (*first, *others):
-        leaves = _leaves((name,), kinds[name])
+        leaves = _leaves([Column(name, kinds[name])])
         fits = name in first or len(chosen) + len(leaves) <= MOST
         if fits and (name == GDDL or all(_is_exact(kind) for _, kind in leaves)):
             chosen += (path for path, kind in leaves if not is_complex(kind))  # which Delta refuses
@@ -50,13 +60,15 @@ def skipping_columns(columns: Sequence[Column], first: Sequence[str] = ()) -> st
 
 def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | None]) -> tuple[ColumnPath, ...]:
     """Paths of the columns that a table's properties index, structs as their fields."""
-    leaves = _all_leaves(columns)
+    leaves = [leaf for leaf, _ in _leaves(columns)]
     named = properties.get(COLUMNS)
     if named is None:
         count = int(properties.get(COUNT) or MOST)
         return tuple(leaves if count < 0 else leaves[:count])
     wanted = names_of(named)
-    return tuple(x for x in leaves if not wanted.isdisjoint(_prefixes(x)))
+    lowered = [tuple(map(str.lower, leaf)) for leaf in leaves]
+    is_named = (any(path[:n] in wanted for n in range(1, len(path) + 1)) for path in lowered)
+    return tuple(compress(leaves, is_named))
 
 
 @functools.lru_cache(maxsize=512)
@@ -67,7 +79,8 @@ def names_of(text: str) -> frozenset[ColumnPath]:
 
 def restricted(named: str, columns: Sequence[Column]) -> str:
     """A value of the property without unknown columns."""
-    there = {path for leaf in _all_leaves(columns) for path in _prefixes(leaf)}
+    leaves = (_folded(leaf) for leaf, _ in _leaves(columns))
+    there = {leaf[:n] for leaf in leaves for n in range(1, len(leaf) + 1)}
     return ",".join(_text(path) for path in _paths(named) if _folded(path) in there)
 
 
@@ -76,7 +89,7 @@ def readable(named: str, columns: Sequence[Column]) -> str:
     bad = {
         column.name.lower()
         for column in columns
-        if column.name != GDDL and not all(_is_exact(kind) for _, kind in _leaves((column.name,), column.type))
+        if column.name != GDDL and not all(_is_exact(kind) for _, kind in _leaves([column]))
     }
     return ",".join(_text(path) for path in _paths(named) if path[0].lower() not in bad)
 
@@ -87,25 +100,18 @@ def _is_exact(kind: SqlType) -> bool:
     return isinstance(kind, ScalarType) and kind.name in _EXACT
 
 
-def _all_leaves(columns: Sequence[Column]) -> list[ColumnPath]:
-    return [leaf for column in columns for leaf, _ in _leaves((column.name,), column.type)]
-
-
-def _leaves(path: ColumnPath, kind: SqlType) -> list[tuple[ColumnPath, SqlType]]:
-    if not isinstance(kind, StructType):
-        return [(path, kind)]
-    return [leaf for field in kind.fields for leaf in _leaves((*path, field.name), field.type)]
+def _leaves(columns: Sequence[Column | StructField], above: ColumnPath = ()) -> list[tuple[ColumnPath, SqlType]]:
+    """Columns and, instead of structs, their fields, with their types."""
+    leaves: list[tuple[ColumnPath, SqlType]] = []
+    for column in columns:
+        path, kind = (*above, column.name), column.type
+        leaves += _leaves(kind.fields, path) if isinstance(kind, StructType) else [(path, kind)]
+    return leaves
 
 
 def _folded(path: ColumnPath) -> ColumnPath:
     """Names are compared without regard to case."""
     return tuple(part.lower() for part in path)
-
-
-def _prefixes(leaf: ColumnPath) -> list[ColumnPath]:
-    """The leaf and all structs that it is in."""
-    folded = tuple(map(str.lower, leaf))
-    return [folded[:n] for n in range(1, len(folded) + 1)]
 
 
 def _text(path: ColumnPath) -> str:

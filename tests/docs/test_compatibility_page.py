@@ -47,6 +47,6 @@ def test_import_paths_are_there() -> None:
 def test_paths_of_other_pages_are_among_them() -> None:
     """Pages that say how to write DAGs import nothing that is not promised."""
     promised = dict(re.findall(r"^from (airflow_gddl[\w.]*) import (.+)$", PAGE, re.MULTILINE))
-    for name in ("airflow.md", "tutorial.md", "streaming.md"):
+    for name in ("airflow.md", "consumers.md", "tutorial.md", "streaming.md"):
         for module, names in re.findall(r"^from (airflow_gddl[\w.]*) import (.+)$", page(name), re.MULTILINE):
             assert set(names.split(", ")) <= set(promised[module].split(", ")), f"{name}: {module}"

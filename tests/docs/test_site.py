@@ -206,7 +206,7 @@ def test_the_search_puts_tasks_before_decisions(site: Path) -> None:
 
 
 @pytest.mark.parametrize(("word", "page"), [
-    ("monitoring", "monitoring.html"), ("uninstall", "tasks/remove.html"), ("cost", "tasks/deploy.html"),
+    ("monitoring", "monitoring.html"), ("uninstall", "tasks/remove.html"), ("cost", "costs.html"),
     ("terraform", "tasks/deploy.html"), ("Prometheus", "monitoring.html"), ("dbt", "consumers.html"),
 ])  # fmt: skip
 def test_words_that_users_search_for_find_a_page(word: str, page: str, site: Path) -> None:

@@ -168,7 +168,7 @@ OF_PAGES = {
             "readers/test_iceberg_v3_tables.py::test_a_shallow_clone_is_refused_until_a_rebuild"
         ),
     },
-    "initial-load.md": {"`gddl resync --key`": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
+    "initial-load.md": {"To read only some rows again": f"{RESYNC_ROWS}::test_missing_wrong_and_surplus_rows"},
     "on-call.md": {
         "Restore the newest copy": "spark/test_ledger_behind.py::test_ledger_behind_its_tables_is_refused",
         "rows and files are in quarantine": "commands/test_cli.py::test_errors_replay_orders_the_chosen_codes",
@@ -226,7 +226,7 @@ OF_PAGES = {
     "as-of.md": {
         "read again later": "as_of/test_by_time.py::test_rows_that_were_read_from_the_source_again_are_refused",
     },
-    "recipes/no-key.md": {
+    "recipes/special-tables.md": {
         "removes the earlier rows": f"{WITHOUT_KEYS}::test_much_smaller_load_is_held_and_equal_to_nothing",
     },
     "tasks/add-a-table.md": {

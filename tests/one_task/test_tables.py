@@ -123,7 +123,9 @@ def test_failed_checkpoint_does_not_fail_the_commit(path: str, caplog: pytest.Lo
     assert "no checkpoint of" in caplog.text
 
 
-@pytest.mark.parametrize(("rows", "plain"), [(999, set()), (1_000, {"id", "text", "again"}), (20_001, {"id", "text"})])
+@pytest.mark.parametrize(
+    ("rows", "plain"), [(999, set()), (1_000, {"id", "text", "again", "s.id"}), (20_001, {"id", "text", "s.id"})]
+)
 def test_files_have_no_dictionaries_of_different_values(rows: int, plain: set[str], tmp_path: Path) -> None:
     columns = {
         "id": "bigint",
