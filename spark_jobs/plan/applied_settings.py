@@ -139,11 +139,6 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
     )
 
 
-def is_changed(spec: TableSpec, applied: AppliedSettings | None) -> bool:
-    """Whether tables must be reconciled with the row; None: they were never made."""
-    return applied != settings_of(spec)
-
-
 def typed_masks_of(spec: TableSpec) -> tuple[str, ...]:
     """Hashed columns whose texts are read as values of another type: the number 007 has another hash than the text."""
     types = {name.lower(): kind for name, kind in spec.options.get("types", {}).items()}
@@ -156,8 +151,8 @@ def untracked_of(spec: TableSpec) -> tuple[str, ...]:
 
     Not those of its dialect: they never open any, and whether a row has them depends on who reads it.
     """
-    dialect_columns = DIALECTS.get(spec.dialect).technical
-    controls = (name for name in columns_of([change_settings(spec)]) if not is_among(name, dialect_columns))
+    named = [name for name in (spec.columns_to_update, spec.force_update) if name is not None]
+    controls = [name for name in named if not is_among(name, DIALECTS.get(spec.dialect).technical)]
     return tuple(sorted(lowered((*spec.track_history_except, *controls))))
 
 
