@@ -26,14 +26,9 @@ class ChangeSettings:
     tie_break: TieBreak = "delete_wins"
 
 
-def is_mark(name: str) -> bool:
-    """Whether a name in a schema of the ledger is no column."""
-    return "=" in name
-
-
 def columns_of_schemas(schemas: Sequence[Mapping[str, str]]) -> tuple[tuple[str, ...], ...]:
-    """Columns of each of the ledger's schemas."""
-    return tuple(tuple(name for name in schema if not is_mark(name)) for schema in schemas)
+    """Columns of each of the ledger's schemas; other names are marks."""
+    return tuple(tuple(name for name in schema if "=" not in name) for schema in schemas)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,9 +74,9 @@ class KnownSchemas:
 
     def _of(self, schema: Mapping[str, str]) -> ChangeSettings:
         values: dict[str, Any] = {f.name: getattr(self.usual, f.name) for f in fields(self.usual)}
-        for mark in filter(is_mark, schema):
-            name, _, value = mark.partition("=")
-            if name in values:
+        for mark in schema:
+            name, sign, value = mark.partition("=")
+            if sign and name in values:
                 values[name] = {"True": True, "False": False, "None": None}.get(value, value)
         return ChangeSettings(**values)
 

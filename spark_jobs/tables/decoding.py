@@ -143,9 +143,12 @@ class Decoding:
 
 
 def _of_controls(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored) -> Warnings:
+    controls = _controls(dialect)
+    if not controls:
+        return ()
     changes = [(g.label, g.names) for g in groups if g.kind == "change" and not g.only_deletes]
     known = () if stored.data is None else stored.data.names
-    return without_controls(dialect.spec, _controls(dialect), changes, known)
+    return without_controls(dialect.spec, controls, changes, known)
 
 
 def _controls(dialect: Dialect) -> dict[str, str]:
