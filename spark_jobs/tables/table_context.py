@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from airflow_gddl.contract.layout import Layout
@@ -74,7 +75,7 @@ class TableContext:
     begins_with: Stored | None = None
     replaces: Schema | None = None
 
-    @property
+    @cached_property
     def spec(self) -> TableSpec:
         return self.dialect.spec
 
