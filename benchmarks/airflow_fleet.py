@@ -52,11 +52,9 @@ from pathlib import Path
 
 from airflow.sdk import DAG, Asset
 
-from airflow_gddl.dags.factory import params
 from airflow_gddl.operators.jobs import GddlIncrementalLoadOperator, GddlInitialLoadOperator
 from airflow_gddl.sensors.tables import GddlTablesSensor
 
-form = params()
 for one in json.loads(Path({listed!r}).read_text()):
     with DAG(
         one["dag_id"],
@@ -67,7 +65,6 @@ for one in json.loads(Path({listed!r}).read_text()):
         dagrun_timeout=timedelta(hours=5),
         tags=one["tags"],
         doc_md=one["doc"],
-        params=form,
     ) as dag:
         common = {{"pipeline": one["dag_id"], "metadata": {metadata!r}, "owner": "airflow", "retries": 1}}
         common["execution_timeout"] = timedelta(hours=2)
