@@ -100,8 +100,7 @@ def idle_result(run: TableRun, totals: RunTotals) -> JobResult | int:
 def finished(run: TableRun, totals: RunTotals) -> JobResult:
     """The result of a run, after its last step is reported."""
     run.report("done", totals.batches, totals.rows_read)
-    if totals.batches and (totals.max_commit_ts is not None or run.spec.heartbeat is not None):
-        totals.complete_until = known_until(run, totals)
+    totals.complete_until = known_until(run, totals)
     return run.result(totals)
 
 
@@ -152,14 +151,14 @@ def take(table: TableSession, batch: Batch) -> None:
         holds = table.spec.truncate == "hold" and not batch.plan.releases
         table.discovery = before.without_yet(done.set_aside, all_after=holds)
         return
-    if table.ledger.state.batch == 1:
+    if table.state.batch == 1:
         table.discovery = table.discovery.with_held()
     table.discovery = table.discovery.with_unreadable([u.file for u in done.bad_files])
 
 
 def run_batch(table: TableSession, batch: Batch) -> Batch:
     """One planned batch, from files to commit; every write is idempotent by the plan's time."""
-    table.suit(few_rows=is_small(batch.plan, table.ledger.state), resumed=batch.resumed)
+    table.suit(few_rows=is_small(batch.plan, table.state), resumed=batch.resumed)
     if batch.in_changes:
         batch = resume(table, batch)
     else:
@@ -171,7 +170,7 @@ def run_batch(table: TableSession, batch: Batch) -> Batch:
     commit(table, batch)  # the ledger, last
     for feature in features_of(table.run) if table.run.spec.features else ():
         feature.update(table.run)
-    table.totals.max_commit_ts = table.ledger.state.max_commit_ts
+    table.totals.max_commit_ts = table.state.max_commit_ts
     return batch
 
 
@@ -185,13 +184,13 @@ def look_again(table: TableSession, seen: PendingWork) -> None:
     keep(run.place, ledger)
     recall(context, ledger)
     table.foreign = require_sound_tables(run, context, ledger)
-    table.totals.warn(warnings_of(table.foreign))
+    table.note(warnings_of(table.foreign))
     if ledger.state != seen.state or waits_for_files(run, table.discovery):
         table.discovery = without_held(run, run.discover(ledger, wait="idle"), ledger.state)
     if ledger.plan() is None:
         notices.require_generations(table.discovery, run.spec.table)
         notices.require_same_landing(run.spec, table.discovery.waiting, ledger, run.layout.landing)
-    table.totals.warn(notices.of_discovery(run, table.discovery))
+    table.note(notices.of_discovery(run, table.discovery))
 
 
 def require_sound_tables(run: TableRun, context: Engine, ledger: Ledger) -> tuple[ForeignCommit, ...]:
@@ -211,7 +210,7 @@ def note_hold(table: TableSession, dropped: BatchPlan, held: HeldTruncate) -> No
 
     A table without a batch can't keep that; once it has one, the truncate is found again.
     """
-    state = table.ledger.state
+    state = table.state
     if state.batch:
         plan = BatchPlan(
             number=state.batch + 1, mode="incremental", planned_at=iso(moment(table.run, table.ledger, dropped)),
@@ -228,12 +227,12 @@ def end(table: TableSession) -> None:
     Raises:
         FatalError: as `notices.require_whole_load`.
     """
-    if table.ledger.state.misplaced:
-        table.totals.warn(notices.of_misplaced(table.spec, table.ledger.state))
+    if table.state.misplaced:
+        table.note(notices.of_misplaced(table.spec, table.state))
     report_left(table.run, table.ledger, table.discovery, table.totals)
     if not table.discovery.waiting:
         notices.require_whole_load(table.spec.table, table.ledger, table.discovery.unread_loads)
     tidy(table)
-    if table.totals.batches and table.context.tables.exists(table.context.layout.replica):
-        table.totals.main = replace(table.totals.main, rows=table.ledger.state.rows)
-        table.totals.version = table.context.tables.version(table.context.layout.replica)
+    if table.totals.batches and table.context.tables.exists(table.layout.replica):
+        table.totals.main = replace(table.totals.main, rows=table.state.rows)
+        table.totals.version = table.context.tables.version(table.layout.replica)

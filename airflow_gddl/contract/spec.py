@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from airflow_gddl.contract.actions import Action, Load, Plan, Rebuild, Release, Reload, Run, Sourced, Trying
@@ -208,7 +207,7 @@ class JobOptions:
     continuous: Continuous | None = None
     """`Run`: keep running when there are no pending files; None: end."""
 
-    @cached_property
+    @property
     def load(self) -> Load | None:
         """The load that is asked for, or that a plan is asked for; None: neither."""
         wanted = self.action.of if isinstance(self.action, Plan) else self.action
@@ -219,12 +218,12 @@ class JobOptions:
         """Whether tables are made again, with or without new files."""
         return self.reloads or isinstance(self.load, Rebuild)
 
-    @cached_property
+    @property
     def reloads(self) -> bool:
         """Whether tables are made again of the landing files alone."""
         return isinstance(self.load, Reload)
 
-    @cached_property
+    @property
     def dry_run(self) -> bool:
         """Whether the action only reports what it would do."""
         return isinstance(self.action, Trying) and self.action.dry_run

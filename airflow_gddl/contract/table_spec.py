@@ -375,19 +375,6 @@ class TableSpec:
         return {name: feature for name, feature in marked if feature and getattr(self, name)}
 
     @property
-    def keeps_target(self) -> bool:
-        """Whether records tell the lake table that the row loads into: it may have loaded into another before."""
-        return self.landing is not None or self.source_table is not None or bool(self.shards)
-
-    def applies_truncates(self, *, released: bool) -> bool:
-        """Whether the truncates of a batch take effect.
-
-        Args:
-            released: a user has released them.
-        """
-        return self.truncate == "apply" or (self.truncate == "hold" and released)
-
-    @property
     def may_read_source(self) -> bool:
         """Whether jobs may read the source themselves (`contract.sources`), which a mode or an option asks for."""
         return self.mode != TableSpec.mode or bool(self.options)

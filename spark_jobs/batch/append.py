@@ -9,7 +9,7 @@ from spark_jobs.batch import notices
 from spark_jobs.batch.pending import replays
 from spark_jobs.batch.session import Batch, TableSession
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.applied_settings import settings_of
+from spark_jobs.plan.applied_settings import is_changed
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after
 from spark_jobs.plan.source_snapshots import generation_after
@@ -24,15 +24,14 @@ def append(table: TableSession, batch: Batch) -> Batch:
     Raises:
         FatalError: `BATCH_UNBALANCED`.
     """
-    work, plan, state = batch.work, batch.plan, table.ledger.state
+    work, plan, state = batch.work, batch.plan, table.state
     if work is None:
         return put_aside(table, batch)
     decoded = work.decoded_batch
     decided = with_decision(plan, decoded.schema, state)
     if decided != plan:
         table.ledger.write_plan(decided)
-    is_other = schema_changes(decoded, state) or state.applied != settings_of(table.spec)
-    if batch.resumed or state.keys is None or is_other:
+    if batch.resumed or state.keys is None or schema_changes(decoded, state) or is_changed(table.spec, state.applied):
         work.tables.ensure_tables()
     if plan.source == "files":
         work.quarantine(batch.bad_files, _known_files(table, plan))
@@ -40,7 +39,7 @@ def append(table: TableSession, batch: Batch) -> Batch:
     work.append(overlap_of(decoded.figures, plan, table.ledger))
     table.run.report("append", plan.number, work.appended.written)
     shared = notices.of_shared_keys(table.spec, decoded.figures, work.appended.written)
-    table.totals.warn((*decoded.schema.warnings, *work.appended.warnings, *shared))
+    table.note((*decoded.schema.warnings, *work.appended.warnings, *shared))
     changes = table.totals.schema_changes
     changes += [change for change in decoded.schema.plan.changes if change not in changes]
     return replace(batch, plan=decided)
@@ -61,8 +60,8 @@ def put_aside(table: TableSession, batch: Batch) -> Batch:
 
 def resume(table: TableSession, batch: Batch) -> Batch:
     """Resume from the change table a batch that had appended its changes before its files changed."""
-    work = table.context.resume_from_changes(batch.plan, table.ledger.state)
-    if table.ledger.state.applied != settings_of(table.spec):
+    work = table.context.resume_from_changes(batch.plan, table.state)
+    if is_changed(table.spec, table.state.applied):
         work.tables.ensure_tables()
     return replace(batch, work=work)
 

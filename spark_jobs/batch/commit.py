@@ -48,7 +48,7 @@ def _count(table: TableSession, batch: Batch, made: BatchCommit) -> None:
     totals.bytes_read += made.plan.size
     if changing := tuple(row.path for row in made.files if not row.fingerprint):
         totals.revisit = True
-        table.totals.warn(notices.of_unsettled(changing))
+        table.note(notices.of_unsettled(changing))
     if batch.work is not None:
         decoded, appended = batch.work.decoded_batch, batch.work.appended
         totals.changes_written += appended.written
@@ -65,7 +65,7 @@ def _count(table: TableSession, batch: Batch, made: BatchCommit) -> None:
 
 def commit_of(table: TableSession, batch: Batch) -> BatchCommit:
     """The ledger's commit of a batch: its files, and the state of the table after it."""
-    plan, swept, main, before = batch.plan, batch.swept, batch.main, table.ledger.state
+    plan, swept, main, before = batch.plan, batch.swept, batch.main, table.state
     after = _state_of(table, batch, swept=swept.done)
     unlocked, replayed = _unlocked(table, plan)
     grown = main.inserted - (main.deleted if table.spec.delete == "hard" else 0)
@@ -91,7 +91,7 @@ def has_unresolved(context: Engine) -> bool:
 
 def _unlocked(table: TableSession, plan: BatchPlan) -> tuple[int, int]:
     """`TableState.unlocked` and `replayed` after a batch; of a table of several sources they only grow."""
-    state = table.ledger.state
+    state = table.state
     if plan.source == "quarantine" and (not plan.codes or CAST_FAILED in plan.codes):
         return (state.unlocked, table.ledger.unlocked) if plan.shard else (0, 0)
     if (plan.unlocks or state.unlocked) and has_unresolved(table.context):
@@ -105,7 +105,7 @@ def _entries_of(storage: Storage, done: Batch, state: TableState) -> tuple[FileE
     What was read of a file that was written meanwhile may be a part of it, also if its content is in the end what it
     was: its row says so by having no fingerprint, and the next listing takes it as written again.
     """
-    plan, decoded = done.plan, done.decoded_batch
+    plan = done.plan
     bad = {u.file.path for u in done.bad_files}
     rows = []
     for file in plan.files:
@@ -113,8 +113,8 @@ def _entries_of(storage: Storage, done: Batch, state: TableState) -> tuple[FileE
             reopens = not done.opens and file.kind == "load" and file.generation > max(state.generation, 1)
             generation = max(state.generation, 1) if reopens else file.generation
             rows.append(replace(file.entry(plan.number), state="unreadable", generation=generation, reopens=reopens))
-        elif decoded is not None and file.path in decoded.schema_of:
-            figures = decoded.figures.files.get(file.path)
+        elif done.decoded_batch is not None and file.path in done.decoded_batch.schema_of:
+            decoded, figures = done.decoded_batch, done.decoded_batch.figures.files.get(file.path)
             entry = replace(file.entry(plan.number), schema=decoded.schema_of[file.path], rows=0)
             entry = replace(entry, fingerprint=decoded.content_of.get(file.path, entry.fingerprint))
             rows.append(entry if figures is None else replace(entry, **asdict(figures)))
@@ -128,10 +128,10 @@ def _state_of(table: TableSession, done: Batch, *, swept: bool) -> TableState:
     Args:
         swept: rows of older generations were removed.
     """
-    decoded_batch, spec, state, plan = done.decoded_batch, table.spec, table.ledger.state, done.plan
+    decoded_batch, spec, state, plan = done.decoded_batch, table.spec, table.state, done.plan
     plan = plan if done.opens else replace(plan, generation=max(state.generation, 1))
     times = table.context.dialect.times
-    after = state_after(plan, state, landing=table.context.layout.landing, remaining=table.discovery, times=times)
+    after = state_after(plan, state, landing=table.layout.landing, remaining=table.discovery, times=times)
     if swept:
         after = replace(after, swept=plan.generation)
     if decoded_batch is None:

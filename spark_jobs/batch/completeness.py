@@ -18,10 +18,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def known_until(run: TableRun, totals: RunTotals) -> str | None:
-    """See `Freshness.complete_until`, of a run with batches; an idle run reads no other table.
+    """See `Freshness.complete_until`, of a run with batches; None for an idle run, which reads no other table.
 
     A run with a limited number of batches may have left files, so that only its own changes are evidence.
     """
+    if not totals.batches:
+        return None
     whole = run.job.options.max_batches is None and not totals.revisit and totals.started_at
     since = min(filter(None, (totals.started_at, totals.waiting_since)), key=datetime.fromisoformat, default="")
     as_of = datetime.fromisoformat(since).timestamp() if whole else None

@@ -18,7 +18,7 @@ from spark_jobs.batch.pending import replays
 from spark_jobs.batch.runtime import iso
 from spark_jobs.batch.session import Batch, Swept, TableSession
 from spark_jobs.ledger.ledger import Ledger
-from spark_jobs.plan.applied_settings import history_begins, settings_of
+from spark_jobs.plan.applied_settings import history_begins, is_changed
 from spark_jobs.plan.batching import generation_floors_of
 from spark_jobs.plan.planned_batch import BatchPlan, TableState
 from spark_jobs.plan.sequence import is_after
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 def merge(table: TableSession, batch: Batch) -> Batch:
     """Apply a batch's changes to replica and history; a batch without rows sweeps, or reconciles the tables."""
-    work, plan, state = batch.work, batch.plan, table.ledger.state
+    work, plan, state = batch.work, batch.plan, table.state
     sweeps = plan.sweep and load_is_whole(plan, batch.bad_files, table.ledger)
     if work is None:
         swept = sweep_alone(table.context, plan, state, sweeps=sweeps)
@@ -70,20 +70,20 @@ def _truncate(table: TableSession, work: BatchWork, plan: BatchPlan) -> MainCoun
 def _put_replica(table: TableSession, plan: BatchPlan, work: BatchWork) -> MainCounts:
     """Commit the replica; note what was late or is stale."""
     figures, applied = work.decoded_batch.figures, work.replica()
-    table.totals.warn(applied.warnings)
+    table.note(applied.warnings)
     table.totals.late_ignored += applied.late
     if figures.quarantined:
-        table.totals.warn(work.stale_rows())
+        table.note(work.stale_rows())
     # A late snapshot is as a whole between two others, and what waited in quarantine was overtaken there.
     waited = plan.source == "quarantine" or replays(table.run)
     may_restart = table.spec.mode == "changes" and not waited
-    if may_restart and is_late_as_a_whole(figures, table.ledger.state):
-        table.totals.warn(notices.of_late_batch(applied.late))
+    if may_restart and is_late_as_a_whole(figures, table.state):
+        table.note(notices.of_late_batch(applied.late))
     return applied.main
 
 
 def _update_history(table: TableSession, work: BatchWork, plan: BatchPlan, swept: Swept) -> None:
-    state = table.ledger.state
+    state = table.state
     of_all_keys = swept.done or plan.truncates is not None or history_begins(table.spec, state.applied)
     versions = work.tables if of_all_keys else work
     vanished = plan.generation if swept.done else state.swept
@@ -93,8 +93,7 @@ def _update_history(table: TableSession, work: BatchWork, plan: BatchPlan, swept
 
 def _purge_tombstones(table: TableSession) -> str | None:
     """Once a day remove tombstones older than their retention; returns the time, or None."""
-    now, path = table.run.runtime.clock(), table.context.layout.tombstones
-    last = table.ledger.state.tombstones_purged_at
+    now, path, last = table.run.runtime.clock(), table.layout.tombstones, table.state.tombstones_purged_at
     if last is not None and now - datetime.fromisoformat(last) < timedelta(days=1):
         return None
     if last is not None and table.spec.keys and table.context.tables.exists(path):
@@ -132,7 +131,7 @@ def sweep_alone(context: Engine, plan: BatchPlan, state: TableState, *, sweeps: 
     Args:
         sweeps: remove rows of older generations; else tables are only reconciled with the row.
     """
-    changed = state.applied != settings_of(context.spec)
+    changed = is_changed(context.spec, state.applied)
     if not context.tables.exists(context.layout.replica) or not (sweeps or changed):
         return Swept(done=sweeps)
     work = context.table_work(plan, context.stored_schema(state))

@@ -66,7 +66,7 @@ from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.evaluate import Tally
 from spark_jobs.rules.figures import DecodedBatch, Figures
-from spark_jobs.rules.truncates import unknown_truncates
+from spark_jobs.rules.truncates import are_applied, unknown_truncates
 
 SAMPLE = 5
 _EXPORT = re.compile(r"/[^/]*\.(parquet|csv)(\.gz)?$", re.IGNORECASE)
@@ -335,7 +335,7 @@ def of_held_truncate(discovery: Discovery, spec: TableSpec) -> Warnings:
 def of_truncates(spec: TableSpec, plan: BatchPlan, truncates: Sequence[Truncate], state: TableState) -> Warnings:
     """Warning about truncates of a batch: rows before them are deleted, or stay under `report`."""
     code, message = TRUNCATE_APPLIED, "the source's table was truncated: rows before the truncate were deleted"
-    if not spec.applies_truncates(released=plan.releases):
+    if not are_applied(spec, released=plan.releases):
         code = TRUNCATE_IGNORED
         message = (
             "the source's table was truncated, and the metadata row says truncate: report: rows from before it stay, "

@@ -64,7 +64,7 @@ def _misfits(table: TableSession) -> Batch | None:
 
 
 def _planned(table: TableSession, dropped: BatchPlan | None, *, replayed: bool) -> BatchPlan | None:
-    run, discovery, state = table.run, table.discovery, table.ledger.state
+    run, discovery, state = table.run, table.discovery, table.state
     now = moment(run, table.ledger, dropped)
     without_files = BatchPlan(
         number=state.batch + 1, mode="incremental", planned_at=iso(now), generation=state.generation, files=()
@@ -107,7 +107,7 @@ def add_unread(table: TableSession) -> None:
         dismissed, known = table.context.quarantine.dismissed_files(), table.ledger.all_entries()
         waiting = (f for f in unread.waiting if f.path not in dismissed or known[f.path].fingerprint != f.fingerprint)
         unread = replace(unread, waiting=tuple(waiting))
-    table.totals.warn(notices.of_unread_loads(table.spec.table, unread))
+    table.note(notices.of_unread_loads(table.spec.table, unread))
     table.discovery = unread
 
 
@@ -129,8 +129,7 @@ def batches_ahead(
 
 def replays(run: TableRun) -> bool:
     """Whether a user lets the quarantine be processed again."""
-    asked = run.job.options.action
-    return isinstance(asked, HandleErrors) and asked.mode == "replay"
+    return run.job.options.action.does == "errors_replay"
 
 
 def replays_first_load(run: TableRun, ledger: Ledger) -> bool:

@@ -32,12 +32,12 @@ def read(table: TableSession, batch: Batch) -> Batch:
     Raises:
         FatalError: the batch as a whole is refused, see `require_sound`.
     """
-    plan, state = batch.plan, table.ledger.state
+    plan, state = batch.plan, table.state
     work, unreadable = table.context.decode_files(plan, state)
     if waiting := tuple(u.file.path for u in unreadable if u.code == KEYS_UNKNOWN):
         withdraw(table, plan)
         return replace(batch, set_aside=waiting)
-    table.totals.warn(notices.of_files(unreadable) if unreadable else ())
+    table.note(notices.of_files(unreadable) if unreadable else ())
     bad_files = tuple(u for u in unreadable if u.code != FILE_VANISHED)
     # For load files that can't be read all of their batch waits, unless its changes are in the change table.
     bad_loads = () if batch.of_reload else tuple(u for u in bad_files if u.file.kind == "load")
@@ -65,12 +65,12 @@ def _note(table: TableSession, plan: BatchPlan, decoded: DecodedBatch) -> None:
     """Count and note what is in the rows."""
     spec, figures, totals = table.spec, decoded.figures, table.totals
     if figures.truncates:
-        totals.truncates += len(unknown_truncates(table.ledger.state.truncates, figures.truncates))
-        table.totals.warn(notices.of_truncates(spec, plan, figures.truncates, table.ledger.state))
-    table.totals.warn(notices.of_rows(spec, plan, decoded))
+        totals.truncates += len(unknown_truncates(table.state.truncates, figures.truncates))
+        table.note(notices.of_truncates(spec, plan, figures.truncates, table.state))
+    table.note(notices.of_rows(spec, plan, decoded))
     totals.rescued += figures.rescued
     if figures.tallies:
-        table.totals.warn(notices.of_expectations(spec, figures.tallies))
+        table.note(notices.of_expectations(spec, figures.tallies))
         counts = [
             ExpectationCount(name=name, on=spec.expect[name].on, checked=checked, failed=failed)
             for name, (checked, failed) in figures.tallies.items()

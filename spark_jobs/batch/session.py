@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_gddl.contract.result import MainCounts
+from airflow_gddl.contract.layout import Layout
+from airflow_gddl.contract.result import MainCounts, RunWarning
 from airflow_gddl.contract.spec import TableSpec
 from spark_jobs.batch.table_run import TableRun
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.ledger.claim import Claim
 from spark_jobs.ledger.ledger import Ledger
 from spark_jobs.plan.batching import BatchLimits
-from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, HeldSweep, HeldTruncate
+from spark_jobs.plan.planned_batch import BatchPlan, ForeignCommit, HeldSweep, HeldTruncate, TableState
 from spark_jobs.plan.waiting_files import Discovery
 from spark_jobs.rooms.dialects.protocol import Unreadable
 from spark_jobs.rules.figures import DecodedBatch
@@ -105,6 +107,19 @@ class TableSession:
     @property
     def spec(self) -> TableSpec:
         return self.run.spec
+
+    @property
+    def layout(self) -> Layout:
+        return self.context.layout
+
+    @property
+    def state(self) -> TableState:
+        """The ledger's, before the current batch is committed."""
+        return self.ledger.state
+
+    def note(self, warnings: Iterable[RunWarning]) -> None:
+        """Say something that a user should know; notes of one code become one."""
+        self.totals.warn(warnings)
 
     def suit(self, *, few_rows: bool, resumed: bool = True) -> None:
         """Set the engine up for the next batch; `resumed`: an earlier run may have written part of it."""

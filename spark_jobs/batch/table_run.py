@@ -22,7 +22,7 @@ from airflow_gddl.contract.result import (
 from airflow_gddl.contract.sources import reads_of, source_of
 from airflow_gddl.contract.spec import JobSpec, TableSpec, TierSpec
 from airflow_gddl.contract.table_spec import titled
-from spark_jobs.batch.runtime import Runtime, SparkLeftOut, Step, cancelled, silent
+from spark_jobs.batch.runtime import Runtime, SparkLeftOut, Step, cancelled
 from spark_jobs.batch.totals import RunTotals
 from spark_jobs.discovery import (
     LandingLocation,
@@ -343,8 +343,7 @@ class TableRun:
         Raises:
             RetriableError: as `go_on`; not after what is committed.
         """
-        if self.runtime.observe is not silent:
-            self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
+        self.runtime.observe(Step(table=self.spec.table, step=step, batch=batch, rows=rows))
         if step not in _COMMITTED:
             self.go_on()
 

@@ -35,13 +35,13 @@ def tidy(table: TableSession) -> None:
 
     Errors are only logged: the batches are done, and the next tidying finds what is left.
     """
-    if not has_few_rows(table.ledger.state) or not is_due(table.ledger.state.batch, table.totals.batches):
+    if not has_few_rows(table.state) or not is_due(table.state.batch, table.totals.batches):
         return
     spec, context = table.spec, table.context
     read_elsewhere = {kind for feature in used_by(spec).values() for kind in feature.reads}
     try:
         hours = vacuum_hours(spec)
-        lake_files.compact(table.run.runtime.storage, table.context.layout.runs)
+        lake_files.compact(table.run.runtime.storage, table.layout.runs)
         for name in TABLES:
             if name in read_elsewhere:  # by whom may use files that Delta does not need
                 continue

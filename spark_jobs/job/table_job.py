@@ -166,7 +166,7 @@ def _counted(run: TableRun, result: JobResult) -> JobResult:
     if options.action.does not in (*LOADS, *CLEARING) or options.dry_run or result.status == "skipped":
         return result
     context = run.context()
-    rows, files = context.quarantine.counts() if context.tables.exists(run.layout.errors) else (0, 0)
+    rows, files = context.quarantine.counts()
     return replace(result, in_quarantine=rows, files_in_quarantine=files)
 
 
@@ -244,7 +244,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     name, loads = asked.name, asked.does in LOADS
     if run.spec.shards or run.spec.mask:
         require_supported(run)
-    if (loads or name == "plan") and run.spec.keeps_target:
+    if loads or name == "plan":
         before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=loads)
         totals.warn(notices.of_former_target(before, run.spec.table))
     if not loads:

@@ -47,6 +47,10 @@ class TargetRecords:
     spec: TableSpec
 
     @property
+    def is_kept(self) -> bool:
+        return self.spec.landing is not None or self.spec.source_table is not None or bool(self.spec.shards)
+
+    @property
     def _own(self) -> TargetRecord:
         declared = self.spec.landing is not None or bool(self.spec.shards)
         source = self.spec.source if declared else _UNDECLARED
@@ -61,7 +65,7 @@ class TargetRecords:
         Raises:
             FatalError: `TARGET_TAKEN`, `LEDGER_DAMAGED`, `ERASED_BY_OTHER_KEYS`.
         """
-        if not self.spec.keeps_target:
+        if not self.is_kept:
             return ""
         recorded = list[str]()
         for path in self._placements:

@@ -26,9 +26,14 @@ class ChangeSettings:
     tie_break: TieBreak = "delete_wins"
 
 
+def is_mark(name: str) -> bool:
+    """Whether a name in a schema of the ledger is no column."""
+    return "=" in name
+
+
 def columns_of_schemas(schemas: Sequence[Mapping[str, str]]) -> tuple[tuple[str, ...], ...]:
-    """Columns of each of the ledger's schemas; other names are marks."""
-    return tuple(tuple(name for name in schema if "=" not in name) for schema in schemas)
+    """Columns of each of the ledger's schemas."""
+    return tuple(tuple(name for name in schema if not is_mark(name)) for schema in schemas)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +79,9 @@ class KnownSchemas:
 
     def _of(self, schema: Mapping[str, str]) -> ChangeSettings:
         values: dict[str, Any] = {f.name: getattr(self.usual, f.name) for f in fields(self.usual)}
-        for mark in schema:
-            name, sign, value = mark.partition("=")
-            if sign and name in values:
+        for mark in filter(is_mark, schema):
+            name, _, value = mark.partition("=")
+            if name in values:
                 values[name] = {"True": True, "False": False, "None": None}.get(value, value)
         return ChangeSettings(**values)
 
@@ -134,6 +139,11 @@ def settings_of(spec: TableSpec) -> AppliedSettings:
     )
 
 
+def is_changed(spec: TableSpec, applied: AppliedSettings | None) -> bool:
+    """Whether tables must be reconciled with the row; None: they were never made."""
+    return applied != settings_of(spec)
+
+
 def typed_masks_of(spec: TableSpec) -> tuple[str, ...]:
     """Hashed columns whose texts are read as values of another type: the number 007 has another hash than the text."""
     types = {name.lower(): kind for name, kind in spec.options.get("types", {}).items()}
@@ -146,8 +156,8 @@ def untracked_of(spec: TableSpec) -> tuple[str, ...]:
 
     Not those of its dialect: they never open any, and whether a row has them depends on who reads it.
     """
-    named = [name for name in (spec.columns_to_update, spec.force_update) if name is not None]
-    controls = [name for name in named if not is_among(name, DIALECTS.get(spec.dialect).technical)]
+    dialect_columns = DIALECTS.get(spec.dialect).technical
+    controls = (name for name in columns_of([change_settings(spec)]) if not is_among(name, dialect_columns))
     return tuple(sorted(lowered((*spec.track_history_except, *controls))))
 
 

@@ -125,8 +125,6 @@ def evolve(
     old, replaced = frozenset(target), live or Schema(())
     for column in (column for group in groups for column in group.columns):
         name, known = column.name.lower(), replaced.column(column.name)
-        if name in target and target[name].type == column.type:
-            continue
         if name in target:
             stored = target[name]
             # What a column of the live table holds is no change of the source.
@@ -165,7 +163,7 @@ def added(table: Schema, target: Schema) -> list[Addition]:
         before = table.column(column.name)
         if before is None:
             additions.append(Addition((column.name,), column.type))
-        elif before.type != column.type:
+        else:
             additions += extra_fields(before.type, column.type, (column.name,))
     return additions
 
@@ -173,8 +171,7 @@ def added(table: Schema, target: Schema) -> list[Addition]:
 def widened(table: Schema, target: Schema) -> list[Widening]:
     """Columns and nested parts of the table that have another type in the target, in the table's order."""
     pairs = zip(table.columns, target.columns, strict=False)  # the target begins with the table's columns
-    changed = [(before, after) for before, after in pairs if before.type != after.type]
-    return [grown for before, after in changed for grown in widenings(before.type, after.type, (before.name,))]
+    return [grown for before, after in pairs for grown in widenings(before.type, after.type, (before.name,))]
 
 
 Policy = Literal["new_column", "type_change", "dropped_column", "require", "compatible"]
@@ -270,7 +267,8 @@ def require_supported(table: Schema | None, target: Schema, groups: tuple[Landed
     """
     for column in target.columns:
         known = table.column(column.name) if table else None
-        if known != column and (part := unsupported_part(column.type)) is not None:
+        part = unsupported_part(column.type)
+        if part is not None and known != column:
             labels = [g.label for g in groups if (c := g.column(column.name)) and unsupported_part(c.type)]
             raise FatalError(
                 COLUMN_TYPE_UNSUPPORTED,

@@ -346,10 +346,8 @@ def _beyond(listed: Iterable[str], known: Collection[str]) -> list[str]:
     return [name for name in listed if clean_name(name).lower() not in known]
 
 
-def unknown_described(columns: Iterable[str], descriptions: Collection[str]) -> Warnings:
+def unknown_described(columns: Iterable[str], descriptions: Iterable[str]) -> Warnings:
     """Names in `column_descriptions` that the table does not have: a warning (`COLUMN_NOT_FOUND`)."""
-    if not descriptions:
-        return ()
     known = {clean_name(name).lower() for name in columns}
     return _not_found("column_descriptions", _beyond(descriptions, known), "the table does not have")
 
@@ -494,8 +492,8 @@ class TableSchema:
 
     @cached_property
     def _updates_parts(self) -> bool:
-        listings = (each.columns_to_update for each in self.settings if each.columns_to_update is not None)
-        return self.ignores_nulls or any(self.spelled(listing) is not None for listing in listings)
+        listings = (self.spelled(settings.columns_to_update) for settings in self.settings)
+        return self.ignores_nulls or any(listing is not None for listing in listings)
 
     @cached_property
     def ignores_nulls(self) -> bool:
@@ -530,7 +528,7 @@ class TableSchema:
     @property
     def forcing(self) -> tuple[str, ...]:
         """Columns that say which changes are forced."""
-        names = (self.spelled(each.force_update) for each in self.settings if each.force_update is not None)
+        names = (self.spelled(settings.force_update) for settings in self.settings)
         return tuple(dict.fromkeys(name for name in names if name is not None))
 
     def under(self, settings: ChangeSettings) -> TableSchema:

@@ -35,7 +35,7 @@ from spark_jobs.plan.applied_settings import (
     columns_of_schemas,
 )
 from spark_jobs.plan.planned_batch import TableState
-from spark_jobs.plan.schema_evolution import LATER, STRING, GroupPlan, SchemaPlan, SchemaRules, plan_schema
+from spark_jobs.plan.schema_evolution import LATER, STRING, SchemaPlan, SchemaRules, plan_schema
 from spark_jobs.plan.source_snapshots import KnownSnapshots, LogServer
 from spark_jobs.plan.table_schema import (
     Column,
@@ -144,8 +144,7 @@ def order_of_table(
     for at, column in enumerate(order.columns):
         kind = stored[at] if settled and stored else sequence_type(column, _types_of(column, ordered), dialect)
         for other in _types_of(column, [g for g in groups if g.kind == "change"]):
-            came = kind if other == "void" else sequence_type(column, (other,), dialect)
-            kind = kind if came == kind else _wider(kind, came)
+            kind = _wider(kind, sequence_type(column, (other,), dialect)) if other != "void" else kind
         types.append(kind if settled or not stored else _beside(stored[at], kind))
     _require_order(dialect, order.columns, types)
     if len(types) == 1:
@@ -217,13 +216,12 @@ def plan_batch(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored, st
     # That a full load lacks these columns is no change of the source's schema.
     technical = (*_of_service(dialect, sequence), *columns_of([change_settings(dialect.spec)]))
     ordered_text = _ordered_text(dialect, sequence)
-    data = _landed(dialect, groups, technical, stored.data)
+    data, before = _landed(dialect, groups, technical, stored.data)
     new_technical = _new_technical(stored.data, technical, groups)
     live = _with_named(stored.live, data, (*spec.keys, *sequence, *technical))
-    texts = texts_of(dialect, state.typed)
-    table = None if stored.data is None else Schema((*stored.data.columns, *new_technical))
-    plan = plan_schema(table, data, _schema_rules(spec, live, texts))
-    images = _plan_of_images(spec, groups, stored.before, texts)
+    rules, rules_of_images = _schema_rules(dialect, live, texts_of(dialect, state.typed))
+    plan = plan_schema(_with_columns(stored.data, new_technical), data, rules)
+    images = plan_schema(stored.before, before, rules_of_images)
     ids, known = known.with_groups([group.schema for group in plan.groups])
     table_schema = TableSchema(
         spec=spec,
@@ -276,9 +274,14 @@ def _with_named(live: Schema | None, groups: Sequence[LandedGroup], names: Seque
     return Schema((*live.columns, *new))
 
 
-def _schema_rules(spec: TableSpec, live: Schema | None, texts: tuple[str, ...]) -> SchemaRules:
-    """For data columns; `live`, `texts`: see `SchemaRules`."""
-    return SchemaRules(
+def _schema_rules(dialect: Dialect, live: Schema | None, texts: tuple[str, ...]) -> tuple[SchemaRules, SchemaRules]:
+    """For data columns, and for before images: these become text where their columns may.
+
+    Args:
+        live, texts: see `SchemaRules`.
+    """
+    spec = dialect.spec
+    data = SchemaRules(
         evolution=spec.schema_evolution,
         required=spec.keys,
         partitions=spec.partition_by,
@@ -287,31 +290,23 @@ def _schema_rules(spec: TableSpec, live: Schema | None, texts: tuple[str, ...]) 
         live=live,
         gate=spec.schema,
     )
-
-
-def _plan_of_images(
-    spec: TableSpec, groups: Sequence[FileGroup], before: Schema | None, texts: tuple[str, ...]
-) -> SchemaPlan:
-    """The plan of before images, which become text where their columns may."""
-    if spec.before_image_prefix is None:
-        unplanned = (GroupPlan(actions=()),) * len(groups)
-        return SchemaPlan(target=Schema(()), additions=(), widenings=(), groups=unplanned)
+    images = tuple(f"{spec.before_image_prefix}{name}" for name in texts)
     becomes_text = spec.schema_evolution.type_change == "text"
     evolution = replace(_BEFORE_IMAGES, type_change="text") if becomes_text else _BEFORE_IMAGES
-    rules = SchemaRules(evolution=evolution, texts=tuple(f"{spec.before_image_prefix}{name}" for name in texts))
-    return plan_schema(before, tuple(land(g.label, g.images, only_deletes=True) for g in groups), rules)
+    return data, SchemaRules(evolution=evolution, texts=images)
 
 
 def _landed(
     dialect: Dialect, groups: Sequence[FileGroup], technical: tuple[str, ...], table: Schema | None
-) -> tuple[LandedGroup, ...]:
-    """Data columns of each group."""
+) -> tuple[tuple[LandedGroup, ...], tuple[LandedGroup, ...]]:
+    """Data columns and before images of each group."""
     come = (column for group in groups for column in group.data)
     known = _technical_columns(dialect, technical, [*(() if table is None else table.columns), *come])
-    return tuple(
+    data = tuple(
         land(g.label, _with_absent(g.data, known), only_deletes=g.only_deletes, unavailable=g.unavailable)
         for g in groups
     )
+    return data, tuple(land(g.label, g.images, only_deletes=True) for g in groups)
 
 
 def _planned(
@@ -403,8 +398,7 @@ def _protected(
         known: `TableState.found`.
     """
     found = found_columns((group.selectable for group in groups), dialect.spec, stored, known)
-    is_protected = bool(groups) and bool(dialect.spec.exclude_columns or dialect.spec.mask)
-    return found, missing_of(dialect, found, stored) if is_protected else {}
+    return found, missing_of(dialect, found, stored) if groups else {}
 
 
 def missing_of(
@@ -451,10 +445,14 @@ def _new_technical(table: Schema | None, technical: tuple[str, ...], groups: Seq
     known = {c.name.lower() for c in table.columns}
     new_columns: dict[str, Column] = {}
     for column in (c for g in groups for c in g.data):
-        name = column.name.lower()
-        if name in wanted and name not in known and (kind := without_void(column.type)) is not None:
+        name, kind = column.name.lower(), without_void(column.type)
+        if name in wanted and name not in known and kind is not None:
             new_columns.setdefault(name, Column(landed_name(column.name), kind))
     return tuple(new_columns.values())
+
+
+def _with_columns(table: Schema | None, added: tuple[Column, ...]) -> Schema | None:
+    return None if table is None else Schema((*table.columns, *added))
 
 
 def _spelled(target: Schema, key: str) -> str:
@@ -485,15 +483,14 @@ def _lacking(
     dialect: Dialect, target: Schema, known: KnownSchemas, sequence: tuple[str, ...]
 ) -> dict[str, tuple[int, ...]]:
     """Columns that some file schema lacks, and so its updates keep: by the settings under which they came."""
-    spec = dialect.spec
-    always = {c.lower() for c in (*spec.keys, *_of_service(dialect, sequence))}
+    always = {c.lower() for c in (*dialect.spec.keys, *_of_service(dialect, sequence))}
     carried = [
         {name.lower() for name in (*schema, *columns_of([settings]))}
         for schema, settings in zip(known.schemas, known.settings[1:], strict=True)
     ]
     lacking = {}
     for column in target.columns:
-        needed = sources_of(spec, column.name) if spec.derive else {column.name.lower()}
+        needed = sources_of(dialect.spec, column.name)
         without = tuple(i for i, names in enumerate(carried) if not (needed <= names or LATER in names))
         if without and column.name.lower() not in always:
             lacking[column.name] = without

@@ -199,7 +199,7 @@ def without_erased(group: DecodedGroup, table_schema: TableSchema, erased: Erase
 
     An update that moved a row to an erased key becomes the delete of the old key, which it was too.
     """
-    if not group.rows.num_rows:
+    if not erased or not group.rows.num_rows:
         return group, 0
     bad = all_false(group.rows.num_rows)
     bad[list(group.bad)] = True

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_gddl.contract.spec import TableSpec
 from airflow_gddl.contract.sql_types import parse_type
 from airflow_gddl.contract.table_spec import SHARD_COLUMN
 from spark_jobs.plan.generations import RecordedFile
@@ -76,6 +77,15 @@ def _restamped(one: Truncate, plan: BatchPlan, file: RecordedFile | None) -> Tru
         return replace(one, position=position, batch_id=plan.batch_id, applied_at=plan.planned_at)
     position = position_beside(file.read_by, file.position, one.position)
     return replace(one, position=position, batch_id=file.read_by, applied_at=file.applied_at)
+
+
+def are_applied(spec: TableSpec, *, released: bool) -> bool:
+    """Whether the truncates of a batch take effect.
+
+    Args:
+        released: a user has released them.
+    """
+    return spec.truncate == "apply" or (spec.truncate == "hold" and released)
 
 
 def without_truncates(group: DecodedGroup, schema: TableSchema) -> DecodedGroup:

@@ -203,21 +203,22 @@ class BatchInMemory:
     """See `BatchWork`.
 
     Attributes:
-        groups, good: see `WholeBatch`.
         changes: its rows of the change table, once they are appended.
         keys: of the batch, once decided; of a table with keys.
         matches: rows of the replica that may have these keys.
     """
 
     batch_context: BatchContext
-    decoded_batch: DecodedBatch
-    groups: tuple[DecodedGroup, ...]
-    good: pa.Table
+    decoded: WholeBatch
     changes: pa.Table = field(init=False)
     appended: Appended = field(init=False)
     keys: pa.Table = field(init=False)
     matches: KeyMatches = field(init=False)
     outcome: Outcome = field(init=False)
+
+    @property
+    def decoded_batch(self) -> DecodedBatch:
+        return self.decoded.decoded_batch
 
     @property
     def tables(self) -> TableWriter:
@@ -229,12 +230,10 @@ class BatchInMemory:
 
     def quarantine(self, files: Sequence[Unreadable], again: Sequence[str]) -> None:
         batch_context = self.batch_context
-        if not (self.decoded_batch.figures.quarantined or files or again):
-            return
         errors = ErrorsTable(batch_context.tables, batch_context.layout.errors)
         if self.decoded_batch.figures.quarantined or files:
             stamp = Stamp.of(batch_context.plan)
-            rows = [quarantine.of_rows(group, stamp) for group in self.groups]
+            rows = [quarantine.of_rows(group, stamp) for group in self.decoded.groups]
             rows.append(quarantine.of_files(files, stamp))
             errors.append(pa.concat_tables(rows), QUARANTINE, batch_context.transaction)
         errors.resolve_earlier(batch_context.plan, again)
@@ -243,7 +242,7 @@ class BatchInMemory:
         """Decoded rows are in memory."""
 
     def append(self, overlap: Overlap) -> None:
-        figures, good = self.decoded_batch.figures, self.good
+        figures, good = self.decoded_batch.figures, self.decoded.good
         table_schema, stored = self.table_schema, self._stored(overlap)
         warnings: Warnings = ()
         if figures.may_repeat(table_schema) or (stored is not None and stored.num_rows):
@@ -275,7 +274,7 @@ class BatchInMemory:
         if known is None:
             return None
         snapshot = batch_context.changes
-        keys = self.good.select(schema.keys) if schema.keys else None
+        keys = self.decoded.good.select(schema.keys) if schema.keys else None
         work = FindRows(table=snapshot.path, keys=keys, schema=snapshot.schema.arrow, keep=known)
         matches = search(batch_context.tables, work, [file for file in snapshot.files if known.may_be_in(file)])
         return by_name(matches.rows, change_schema(schema))
@@ -355,14 +354,14 @@ class BatchInMemory:
         return counts
 
     def stale_rows(self) -> Warnings:
-        rows = suspects(self.groups, self.table_schema)
+        rows = suspects(self.decoded.groups, self.table_schema)
         return whole_tables.stale_rows(self.batch_context, rows)
 
     def history(self, floors: tuple[GenerationFloor, ...], *, swept: int) -> None:
         update_history(self.batch_context, self.keys, floors, swept)
 
     def resolve_rows(self) -> None:
-        batch_context, chosen = self.batch_context, good_again(self.good)
+        batch_context, chosen = self.batch_context, good_again(self.decoded.good)
         ErrorsTable(batch_context.tables, batch_context.layout.errors).resolve(chosen, batch_context.plan.planned_at)
 
 

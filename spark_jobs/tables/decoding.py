@@ -41,7 +41,7 @@ from spark_jobs.rules.file_groups import FileGroup
 from spark_jobs.rules.file_rows import FileRows, RawGroup, read_file
 from spark_jobs.rules.rewrite import within_filter
 from spark_jobs.rules.shards import with_shard, with_shard_column
-from spark_jobs.rules.truncates import kept_truncates, without_truncates
+from spark_jobs.rules.truncates import are_applied, kept_truncates, without_truncates
 from spark_jobs.tables.table_context import TableContext
 
 
@@ -73,10 +73,8 @@ class Decoder:
             decoded = without_truncates(decoded, self.table_schema)
         if decoded.outside is not None:
             decoded = within_filter(decoded, self.table_schema)
-        erased = 0
-        if self.erased.hashes:
-            decoded, erased = without_erased(decoded, self.table_schema, self.erased)
-        return decoded, measure(decoded, self.table_schema, erased=erased)
+        kept, erased = without_erased(decoded, self.table_schema, self.erased)
+        return kept, measure(kept, self.table_schema, erased=erased)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +115,7 @@ class Decoding:
             stamp=Stamp.of(plan),
             erased=context.erasures.keys(plan.files),
         )
-        applies = context.spec.applies_truncates(released=plan.releases)
+        applies = are_applied(context.spec, released=plan.releases)
         return cls(schema=schema, decoder=decoder, applies_truncates=applies)
 
     def batch(self, whole: Figures, distinct: tuple[int, int], files: Sequence[Sequence[Probed]] = ()) -> DecodedBatch:
@@ -143,12 +141,9 @@ class Decoding:
 
 
 def _of_controls(dialect: Dialect, groups: Sequence[FileGroup], stored: Stored) -> Warnings:
-    controls = _controls(dialect)
-    if not controls:
-        return ()
     changes = [(g.label, g.names) for g in groups if g.kind == "change" and not g.only_deletes]
     known = () if stored.data is None else stored.data.names
-    return without_controls(dialect.spec, controls, changes, known)
+    return without_controls(dialect.spec, _controls(dialect), changes, known)
 
 
 def _controls(dialect: Dialect) -> dict[str, str]:

@@ -205,8 +205,7 @@ def with_row_ids(log: ReplayedLog, actions: Sequence[Action], *, keeps_rows: boo
     Args:
         keeps_rows: see `row_ids.assigned`.
     """
-    is_tracked = "rowTracking" in log.writer_features
-    return row_ids.assigned(log, actions, keeps_rows=keeps_rows) if is_tracked else actions
+    return row_ids.assigned(log, actions, keeps_rows=keeps_rows) if row_ids.are_assigned(log) else actions
 
 
 def with_features(protocol: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

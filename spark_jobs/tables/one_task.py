@@ -126,13 +126,13 @@ class OneTaskEngine(Engine):
         self._require_small_tables(self.layout.replica, self.layout.history)
         rows = batch_rows(self.tables, self.layout.changes, plan.batch_id)
         work = self._work(plan, WholeBatchReader(context=self, plan=plan, state=state).resume(rows))
-        work.changes = work.good
+        work.changes = work.decoded.good
         work.appended = Appended(written=work.changes.num_rows, redelivered=0)
         return work
 
     def _work(self, plan: BatchPlan, decoded: WholeBatch) -> BatchInMemory:
-        context = BatchContext.of(self, self.tables, plan, decoded.decoded_batch.schema.table_schema)
-        return BatchInMemory(batch_context=context, **vars(decoded))
+        table_schema = decoded.decoded_batch.schema.table_schema
+        return BatchInMemory(batch_context=BatchContext.of(self, self.tables, plan, table_schema), decoded=decoded)
 
     def _require_small_tables(self, *paths: str) -> None:
         """Require that tables fit into a task's memory.

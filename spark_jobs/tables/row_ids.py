@@ -109,6 +109,11 @@ def changed(rows: pa.Table) -> pa.Table:
     return rows.drop_columns([ROW_VERSION]) if ROW_VERSION in rows.column_names else rows
 
 
+def are_assigned(log: ReplayedLog) -> bool:
+    """Whether each commit has to state ids of the rows that it adds."""
+    return "rowTracking" in log.writer_features
+
+
 def assigned(
     log: ReplayedLog, actions: Iterable[Mapping[str, Any]], *, keeps_rows: bool = True
 ) -> list[Mapping[str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 from airflow_gddl.contract.layout import Layout
@@ -75,7 +74,7 @@ class TableContext:
     begins_with: Stored | None = None
     replaces: Schema | None = None
 
-    @cached_property
+    @property
     def spec(self) -> TableSpec:
         return self.dialect.spec
 
