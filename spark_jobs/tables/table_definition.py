@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import chain, compress
 
 from airflow_gddl.contract.features import properties_of, with_properties
 from airflow_gddl.contract.layout import Layout
@@ -66,9 +66,7 @@ def indexed_columns(columns: Sequence[Column], properties: Mapping[str, str | No
         count = int(properties.get(COUNT) or MOST)
         return tuple(leaves if count < 0 else leaves[:count])
     wanted = names_of(named)
-    lowered = [tuple(map(str.lower, leaf)) for leaf in leaves]
-    is_named = (any(path[:n] in wanted for n in range(1, len(path) + 1)) for path in lowered)
-    return tuple(compress(leaves, is_named))
+    return tuple(compress(leaves, (not wanted.isdisjoint(paths) for paths in _with_structs(leaves))))
 
 
 @functools.lru_cache(maxsize=512)
@@ -79,8 +77,7 @@ def names_of(text: str) -> frozenset[ColumnPath]:
 
 def restricted(named: str, columns: Sequence[Column]) -> str:
     """A value of the property without unknown columns."""
-    leaves = (_folded(leaf) for leaf, _ in _leaves(columns))
-    there = {leaf[:n] for leaf in leaves for n in range(1, len(leaf) + 1)}
+    there = set(chain.from_iterable(_with_structs(leaf for leaf, _ in _leaves(columns))))
     return ",".join(_text(path) for path in _paths(named) if _folded(path) in there)
 
 
@@ -112,6 +109,13 @@ def _leaves(columns: Sequence[Column | StructField], above: ColumnPath = ()) -> 
 def _folded(path: ColumnPath) -> ColumnPath:
     """Names are compared without regard to case."""
     return tuple(part.lower() for part in path)
+
+
+def _with_structs(leaves: Iterable[ColumnPath]) -> Iterator[list[ColumnPath]]:
+    """Of each leaf itself and all structs that it is in, without regard to case."""
+    for leaf in leaves:
+        path = tuple(map(str.lower, leaf))
+        yield [path[:n] for n in range(1, len(path) + 1)]
 
 
 def _text(path: ColumnPath) -> str:
