@@ -353,11 +353,7 @@ class _Decoder:
         rescued = [self._columns.rescued_json(planned.rescued)] if self.table_schema.rescues else []
         listing, spec = self._listing, self.table_schema.spec
         values = planned.values if listing is None else self._with_stored_lists(planned.values)
-        columns = [*values, *rescued, *before.values, self._struct(op, sequence)]
-        names = [*self.table_schema.change_columns, GDDL]
-        keys = {*self.table_schema.keys, *self.table_schema.before_of_key.values()}
-        columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
-        rows = pa.Table.from_arrays(columns, names=names)
+        rows = self._of_change_table([*values, *rescued, *before.values, self._struct(op, sequence)])
         problems = [*self._row_problems(op, planned.values, deletes), *self._sequence_problems(sequence, unparsable),
                     *planned.problems, *before.problems]  # fmt: skip
         problems += self._image_problems(rows, deletes) if self.table_schema.before_of_key else []
@@ -393,6 +389,13 @@ class _Decoder:
             outside=outside,
             truncating=truncating,
         )
+
+    def _of_change_table(self, columns: Sequence[pa.Array]) -> pa.Table:
+        """Columns of the change table under their names, keys in one form."""
+        names = [*self.table_schema.change_columns, GDDL]
+        keys = {*self.table_schema.keys, *self.table_schema.before_of_key.values()}
+        columns = [in_one_form(v) if name in keys else v for name, v in zip(names, columns, strict=True)]
+        return pa.Table.from_arrays(columns, names=names)
 
     def _with_stored_lists(self, values: Sequence[pa.Array]) -> list[pa.Array]:
         """The table's columns with lists of columns as they are stored.
