@@ -17,6 +17,8 @@ from spark_jobs.rooms.sources.kafka.log import KafkaLog
 
 _LOG = logging.getLogger(__name__)
 _ClusterSettings = tuple[tuple[str, str], ...]
+_PARTITIONS_SECONDS = 60.0
+"""After which the partitions of topics are asked for anew."""
 
 
 @dataclass
@@ -43,7 +45,7 @@ class _Cluster:
             topics[topic_of(spec)].append(spec.table)
         try:
             if now >= self.again:
-                self.partitions, self.again = {}, now + 60.0
+                self.partitions, self.again = {}, now + _PARTITIONS_SECONDS
             for topic in topics.keys() - {name for name, partitions in self.partitions.items() if partitions}:
                 self.partitions[topic] = self.log.partitions(topic)
             newest = self.log.ends({topic: self.partitions[topic] for topic in topics})
