@@ -99,7 +99,7 @@ class TableContext:
         columns = [c for c in all_columns if c.name != RESCUED]
         prefix = self.spec.before_image_prefix
         images = tuple(c for c in columns if prefix and is_before_image(c.name, prefix))
-        data = tuple(c for c in columns if c not in images)
+        data = tuple(c for c in columns if not (prefix and is_before_image(c.name, prefix)))
         return Stored(data=Schema(data), before=Schema(images), rescued=len(columns) < len(all_columns),
             event_fields=tells_events(stored), live=self.replaces,
         )  # fmt: skip
