@@ -322,8 +322,10 @@ def _planned(
     left_out = (set(group.selectable).difference(group.selection.kept) for group in groups)
     withheld = (frozenset(name for name in names if name.lower() not in applied) for names in left_out)
     return tuple(
-        replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=next(withheld))
-        for group, of_data, of_images, schema_id in zip(groups, data.groups, images.groups, ids, strict=True)
+        replace(group, plan=of_data, before=of_images, schema_id=schema_id, withheld=names)
+        for group, of_data, of_images, schema_id, names in zip(
+            groups, data.groups, images.groups, ids, withheld, strict=True
+        )
     )
 
 
