@@ -106,6 +106,7 @@ def run_in_tasks(session: SparkSession, run: Callable[[Taken], Iterable[bytes]],
 
 
 def map_in_arrow(rows: DataFrame, run: BatchRule, schema: T.StructType | str) -> DataFrame:
+    """Rows of the schema that a function makes of each partition; its workers get the job's key and credentials."""
     return rows.mapInArrow(_carrying(run), schema)
 
 
