@@ -78,12 +78,6 @@ def of_discovery(run: TableRun, discovery: Discovery) -> Warnings:
 
     A missing folder is none where the row says what it means, and the landing root is there.
     """
-    seen = discovery
-    told = (seen.ignored, seen.refused, seen.root_missing, seen.folder_missing, seen.begun_loads, seen.late_loads,
-            seen.touched, seen.taken_as_touched, seen.inference.certainty == "inferred",
-            seen.listed >= LARGE_FOLDER)  # fmt: skip
-    if not any(told) and not any(file.corrects for file in seen.waiting):
-        return ()
     ignored = f"files with names that {run.dialect.title} doesn't give were left alone"
     if run.spec.dialect == "dms" and any(_EXPORT.search(path) for path in discovery.ignored_sample):
         ignored += "; if each folder is an export of the whole table, write mode: snapshots"

@@ -242,8 +242,7 @@ def act(run: TableRun, totals: RunTotals) -> JobResult:
     totals.tasks = run.tasks
     asked = run.job.options.action
     name, loads = asked.name, asked.does in LOADS
-    if run.spec.shards or run.spec.mask:
-        require_supported(run)
+    require_supported(run)
     if loads or name == "plan":
         before = TargetRecords(run.runtime.storage, run.job.roots, run.spec).former_target(keep=loads)
         totals.warn(notices.of_former_target(before, run.spec.table))
