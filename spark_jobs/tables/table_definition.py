@@ -112,7 +112,7 @@ def _folded(path: ColumnPath) -> ColumnPath:
 
 
 def _with_structs(leaves: Iterable[ColumnPath]) -> Iterator[list[ColumnPath]]:
-    """Of each leaf itself and all structs that it is in, without regard to case."""
+    """Each leaf with all structs that it is in, without regard to case."""
     for leaf in leaves:
         path = tuple(map(str.lower, leaf))
         yield [path[:n] for n in range(1, len(path) + 1)]
